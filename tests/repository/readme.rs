@@ -13,6 +13,7 @@ mod lock_commands;
 #[cfg(feature = "http")]
 mod metrics;
 mod named;
+mod options;
 mod promises;
 mod race;
 mod terms;
@@ -46,9 +47,11 @@ const SECTIONS: &[Section] = &[
     ("docs/errors.md", "statuses", interface::statuses),
     #[cfg(feature = "http")]
     ("docs/metrics.md", "metrics", metrics::table),
+    ("docs/http.md", "options", || options::table("true")),
     ("docs/replication.md", "clusters", race::clusters),
     ("docs/scripts.md", "scripts", scripts),
     ("docs/settings.md", "settings", settings),
+    ("docs/shell.md", "options", || options::table("none")),
     #[cfg(feature = "cli")]
     ("docs/shell.md", "statuses", interface::statuses),
     ("SECURITY.md", "contact", contact),
@@ -63,6 +66,7 @@ const FILES: &[Generated] = &[
     (".github/CODEOWNERS", owners),
     ("docs/promises.md", named::page),
     (lock_commands::PAGE, lock_commands::page),
+    (options::OPENAPI, options::openapi),
     ("packages/clients/go/generated.go", terms::go),
     ("packages/clients/java/src/main/java/dev/redlatch/client/Generated.java", terms::java),
     ("packages/clients/node/lib/generated.d.ts", terms::node_types),

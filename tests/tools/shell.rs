@@ -149,7 +149,7 @@ mod holding {
             done(&server, &format!("take {key} --for 10m --as three"));
         }
         let (code, _, said) = asked(&server, "take lock:q --for 1m --as one --permits 3 --of 2");
-        assert!(code == Some(64) && said.contains("at most as many as the semaphore has"), "{said}");
+        assert!(code == Some(64) && said.contains("--permits: must be no more than --of"), "{said}");
     }
 }
 

@@ -5,11 +5,12 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redlatch_proto::lock::{LEASE_DEFAULT, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX};
+use redlatch_proto::lock::{LEASE_DEFAULT, OWNER_BYTES_MAX};
+use redlatch_proto::options::{Kind, Options};
 use tokio::time::Instant;
 
 use super::connection::{Connection, is_unknown};
-use super::dialect::{Dialect, Grant, Kind, Terms};
+use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
 use super::guard::Guard;
 use super::limits::{LEASE_FAULT, STOP_BEFORE_FAULT, is_lease};
@@ -138,21 +139,21 @@ impl Acquire {
     }
 
     fn kind(mut self, kind: Kind) -> Self {
-        self.is_contradictory |= self.terms.kind != Kind::Exclusive;
-        self.terms.kind = kind;
+        self.is_contradictory |= self.terms.options.kind != Kind::Exclusive;
+        self.terms.options.kind = kind;
         self
     }
 
     /// Adds a field that those who ask for the holder see. 64 fields at most, and 4 KiB in all.
     pub fn meta(mut self, field: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        self.terms.meta.push((field.into(), value.into()));
+        self.terms.options.meta.push((field.into(), value.into()));
         self
     }
 
-    /// A server that keeps no META grants without it. Default: it is refused.
+    /// Other options than those named before. Their META is for people: a server that keeps none grants without it.
     #[doc(hidden)]
-    pub fn may_drop_meta(mut self) -> Self {
-        self.terms.may_drop_meta = true;
+    pub fn options(mut self, options: Options) -> Self {
+        (self.terms.options, self.terms.may_drop_meta) = (options, true);
         self
     }
 
@@ -177,7 +178,7 @@ impl Acquire {
     /// Sends the request, and returns the connection beside the grant.
     pub(super) async fn grant(&mut self, retry: &mut Retry) -> Result<(Grant, Connection), Error> {
         self.check()?;
-        if self.terms.kind == Kind::Reentrant && !self.has_own_owner {
+        if self.terms.is_reentrant() && !self.has_own_owner {
             self.terms.owner = std::mem::take(&mut self.reentrant_owner);
         }
         let Self { locks, terms, .. } = &*self;
@@ -208,7 +209,7 @@ impl Acquire {
         };
         let is_repeated = retry.failures() > 0;
         if is_repeated
-            && terms.kind == Kind::Reentrant
+            && terms.is_reentrant()
             && let Some(grant) = self.counted_before(&mut connection).await?
         {
             return Ok((Grant { session, ..grant }, connection));
@@ -233,7 +234,7 @@ impl Acquire {
     /// # Errors
     /// The lock needs a guard.
     pub(super) fn check_guardless(&self) -> Result<(), Error> {
-        match (self.terms.kind, self.terms.session) {
+        match (self.terms.options.kind, self.terms.session) {
             (Kind::Reentrant, _) => {
                 Err(Error::Usage("a reentrant lock needs a guard, which counts its holds"))
             }
@@ -245,9 +246,7 @@ impl Acquire {
     /// # Errors
     /// No server would grant this.
     fn check(&self) -> Result<(), Error> {
-        let Terms { keys, owner, kind, lease, meta, .. } = &self.terms;
-        let meta_bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
-        let is_plain = *kind == Kind::Exclusive && meta.is_empty();
+        let Terms { keys, owner, lease, options, .. } = &self.terms;
         let faults = [
             (keys.is_empty() || keys.iter().any(Vec::is_empty), "a lock needs a key, which is not empty"),
             (
@@ -255,18 +254,18 @@ impl Acquire {
                 "a session has no lease: it ends with its connection",
             ),
             (
-                matches!(kind, Kind::Permits { count, limit } if !(1..=*limit).contains(count)),
+                matches!(options.kind, Kind::Permits { count, limit } if !(1..=limit).contains(&count)),
                 "permits are 1 at least, and at most as many as the semaphore has",
             ),
-            (keys.len() > 1 && !is_plain, "several keys are locked exclusively, and without meta"),
+            (
+                keys.len() > 1 && *options != Options::default(),
+                "several keys are locked exclusively, and without meta",
+            ),
             (self.is_contradictory, "a lock is one of shared, permits and reentrant"),
             (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),
             (!is_lease(*lease), LEASE_FAULT),
             (self.terms.lasts().is_some_and(|lasts| self.terms.margin(lasts) >= lasts), STOP_BEFORE_FAULT),
-            (
-                meta_bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX,
-                "meta has 64 fields and 4 KiB at most",
-            ),
+            (options.check().is_err(), "meta has 64 fields and 4 KiB at most"),
         ];
         match faults.iter().find(|(is_fault, _)| *is_fault) {
             Some((_, fault)) => Err(Error::Usage(fault)),
@@ -297,11 +296,10 @@ impl Terms {
         Self {
             keys,
             owner: random_owner(),
-            kind: Kind::Exclusive,
             lease: LEASE_DEFAULT,
             session: None,
             wait: Some(Duration::ZERO),
-            meta: Vec::new(),
+            options: Options::default(),
             stop_before: None,
             may_drop_meta: false,
         }

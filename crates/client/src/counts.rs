@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::dialect::{Kind, Terms};
+use super::dialect::Terms;
 
 /// Key and owner.
 type Id = (Vec<u8>, Vec<u8>);
@@ -35,7 +35,7 @@ impl Counts {
     }
 
     fn id(terms: &Terms) -> Option<Id> {
-        let key = terms.keys.first().filter(|_| terms.kind == Kind::Reentrant)?;
+        let key = terms.keys.first().filter(|_| terms.is_reentrant())?;
         Some((key.clone(), terms.owner.clone()))
     }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use redlatch_proto::lock::{ANSWER_MAX, WAIT_MAX};
+use redlatch_proto::options::{Kind, Options};
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, is_ending, is_unknown};
@@ -20,25 +21,16 @@ use crate::received::Reply;
 pub struct Terms {
     pub keys: Vec<Vec<u8>>,
     pub owner: Vec<u8>,
-    pub kind: Kind,
     pub lease: Duration,
     /// Instead of a lease: how long the lock lasts after its connection has ended.
     pub session: Option<Duration>,
     /// How long to wait; `None` without a limit.
     pub wait: Option<Duration>,
-    pub meta: Vec<(Vec<u8>, Vec<u8>)>,
+    pub options: Options,
     /// How long before its deadline the hold is lost; `None`: the default.
     pub stop_before: Option<Duration>,
     /// Whether a server that keeps no META grants without it.
     pub may_drop_meta: bool,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    Exclusive,
-    Permits { count: u64, limit: u64 },
-    Reentrant,
-    Shared,
 }
 
 /// How a server is asked for locks.
@@ -150,23 +142,7 @@ impl Terms {
             false => words.extend([b"WAIT".to_vec(), millis(wait)]),
         }
         words.extend(says_why.then(|| b"WHY".to_vec()));
-        words.extend(self.kind_and_meta());
-        words
-    }
-
-    fn kind_and_meta(&self) -> Vec<Vec<u8>> {
-        let mut words = match self.kind {
-            Kind::Exclusive => Vec::new(),
-            Kind::Permits { count, limit } => {
-                vec![b"PERMITS".to_vec(), text(count), b"OF".to_vec(), text(limit)]
-            }
-            Kind::Reentrant => vec![b"REENTRANT".to_vec()],
-            Kind::Shared => vec![b"SHARED".to_vec()],
-        };
-        if !self.meta.is_empty() {
-            words.push(b"META".to_vec());
-            words.extend(self.meta.iter().flat_map(|(field, value)| [field.clone(), value.clone()]));
-        }
+        words.extend(self.options.words());
         words
     }
 
@@ -214,15 +190,19 @@ impl Terms {
         }
     }
 
+    pub(crate) fn is_reentrant(&self) -> bool {
+        self.options.kind == Kind::Reentrant
+    }
+
     /// What a server without LOCK commands cannot do of the terms.
     fn lacking(&self) -> Option<&'static str> {
-        match self.kind {
+        match self.options.kind {
             _ if self.keys.len() > 1 => Some("several keys at once"),
             Kind::Permits { .. } => Some("permits"),
             Kind::Reentrant => Some("a reentrant lock"),
             Kind::Shared => Some("a shared lock"),
             Kind::Exclusive if self.session.is_some() => Some("a session"),
-            Kind::Exclusive if !self.meta.is_empty() && !self.may_drop_meta => Some("meta"),
+            Kind::Exclusive if !self.options.meta.is_empty() && !self.may_drop_meta => Some("meta"),
             Kind::Exclusive => None,
         }
     }
@@ -331,7 +311,7 @@ impl Terms {
         }
         let mut words = vec![b"LOCK.ACQUIRE".to_vec(), key.to_vec(), self.owner.clone()];
         words.extend([b"SESSION".to_vec(), b"DELAY".to_vec(), millis(rest)]);
-        words.extend(self.kind_and_meta());
+        words.extend(self.options.words());
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         connection.call(&[b"MULTI"]).await?;
         connection.call(&words).await?;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connection::Connection;
 use super::counts::Counted;
-use super::dialect::{Dialect, Grant, Kind, Terms};
+use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
 use super::guard::{State, is_other};
 use super::limits::{BEAT_MAX, LEASE_MIN, PAUSE_MIN, RENEWAL_PAUSE_MAX, STOP_BEFORE_FAULT};
@@ -390,7 +390,7 @@ impl Keeper {
         let (dialect, token, may_be_released) = (self.dialect, self.token, self.may_be_released);
         let others = self.locks.counts.of(&self.terms);
         let (connection, terms) = self.connected().await?;
-        if terms.kind == Kind::Reentrant && may_be_released && terms.times_held(connection).await? <= others {
+        if terms.is_reentrant() && may_be_released && terms.times_held(connection).await? <= others {
             return Ok(true);
         }
         terms.release_key(connection, dialect, (&terms.keys[at], token)).await

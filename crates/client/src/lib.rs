@@ -71,7 +71,7 @@ struct Readme;
 pub mod wire {
     pub use crate::connection::{Connection, Stream};
     pub use crate::connector::{at, connect, open};
-    pub use crate::dialect::{GrantAnswer, Kind, RELEASE, Terms};
+    pub use crate::dialect::{GrantAnswer, RELEASE, Terms};
     pub use crate::locks::{Node, Nodes, no_node, random};
     pub use crate::received::Reply;
     pub use crate::retry::{FULL, Retry};

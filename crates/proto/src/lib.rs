@@ -21,4 +21,5 @@ pub mod lock;
 pub mod log_name;
 pub mod markup;
 pub mod number;
+pub mod options;
 pub mod resp;

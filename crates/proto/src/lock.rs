@@ -37,18 +37,6 @@ pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// The names of the kinds of locks. All but the first, in upper case, are the words that ask for them.
 pub const KINDS: [&str; 4] = ["exclusive", "reentrant", "shared", "permits"];
 
-/// Says whether META may have these fields.
-///
-/// # Errors
-/// They are too long, or too many: the limits, for people.
-pub fn check_meta(meta: &[(String, String)]) -> Result<(), String> {
-    let bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
-    match bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
-        true => Err(format!("at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all")),
-        false => Ok(()),
-    }
-}
-
 /// Why a lock has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EndReason {

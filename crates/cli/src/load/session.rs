@@ -9,8 +9,9 @@
 use std::time::{Duration, Instant};
 
 use redlatch_client::Error;
-use redlatch_client::wire::{Connection, GrantAnswer, Kind, RELEASE, Reply, Terms, connect};
+use redlatch_client::wire::{Connection, GrantAnswer, RELEASE, Reply, Terms, connect};
 use redlatch_core::scripts::digest;
+use redlatch_proto::options::Options;
 use tokio::time::timeout;
 
 use super::figures::Counts;
@@ -226,11 +227,10 @@ impl Session {
         let terms = Terms {
             keys,
             owner,
-            kind: Kind::Exclusive,
             lease,
             session: None,
             wait: Some(wait),
-            meta: Vec::new(),
+            options: Options::default(),
             stop_before: None,
             may_drop_meta: false,
         };

@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use redlatch_proto::lock::check_meta;
 
-use super::arguments::{
-    WAIT_HELP, bytes_of, json, key, kind_of, meta_of, owner, owner_of, with_kind, with_meta,
-};
+use super::arguments::{WAIT_HELP, bytes_of, json, key, owner, owner_of};
 use super::hold::{self, HoldOptions, HoldRequest, Step};
-use super::terms::{self, Terms};
+use super::terms::{self, Terms, options_of, with_options};
 use crate::common::arguments::time;
 use crate::common::exit::{HELD, LOST};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, duration, task, with_url};
@@ -47,9 +44,8 @@ fn take_arguments(command: Command) -> Command {
         .arg(key())
         .arg(owner())
         .arg(term("for", "Lease: how long the lock lasts without a renewal.").required(true))
-        .arg(wait)
-        .arg(Arg::new("why").long("why").value_name("TEXT").help("Same as --meta reason=TEXT."));
-    with_answer(with_meta(with_kind(take)))
+        .arg(wait);
+    with_answer(with_options(take))
 }
 
 fn with_answer(command: Command) -> Command {
@@ -79,11 +75,9 @@ fn request(matches: &ArgMatches, step: Step) -> Result<Task, Fault> {
 }
 
 fn take(matches: &ArgMatches) -> Result<Step, Fault> {
-    let mut meta = meta_of(matches)?;
-    meta.extend(matches.get_one::<String>("why").map(|why| ("reason".to_owned(), why.clone())));
-    check_meta(&meta).map_err(|fault| format!("--meta and --why: {fault}"))?;
+    let options = options_of(matches)?;
     let lease = lease(matches)?.unwrap_or_default();
-    let terms = Terms { keys: vec![bytes_of(matches, "key")], kind: kind_of(matches), lease, meta };
+    let terms = Terms { keys: vec![bytes_of(matches, "key")], lease, options };
     let wait = matches.get_one::<Duration>("wait").copied().unwrap_or_default();
     Ok(Step::Take { terms, wait })
 }

@@ -227,8 +227,9 @@ const SLACK_MAX: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
+    use redlatch_proto::options::Options;
+
     use super::*;
-    use crate::locks::terms::LockKind;
 
     #[test]
     fn the_margin_leaves_time_for_a_renewal() {
@@ -236,9 +237,8 @@ mod tests {
             server: ServerAddress::default(),
             terms: Terms {
                 keys: Vec::new(),
-                kind: LockKind::Exclusive,
                 lease: Duration::from_millis(lease),
-                meta: Vec::new(),
+                options: Options::default(),
             },
             command: Vec::new(),
             wait: None,

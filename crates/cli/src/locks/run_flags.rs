@@ -7,9 +7,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use redlatch_proto::lock::LEASE_DEFAULT;
 
-use super::arguments::{WAIT_HELP, key, kind_of, meta_of, with_kind, with_meta};
+use super::arguments::{WAIT_HELP, key};
 use super::run::{self, IfHeld, OnLost, RunOptions};
-use super::terms::Terms;
+use super::terms::{Terms, options_of, with_options};
 use crate::common::arguments::{command_to_run, time};
 use crate::common::exit::{HELD, LOST, NOT_FOUND, NOT_RUN, SIGNALLED};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, task, with_url};
@@ -49,7 +49,7 @@ fn arguments(command: Command) -> Command {
             "Least time for which the lock stays held, even if the command ends before.",
             "0",
         ));
-    with_url(with_meta(with_kind(run)))
+    with_url(with_options(run))
 }
 
 fn one_of(name: &'static str, words: &'static [&str], help: &'static str, default: &'static str) -> Arg {
@@ -79,9 +79,8 @@ fn read(matches: &ArgMatches) -> Result<Task, Fault> {
         server: ServerAddress::read(matches),
         terms: Terms {
             keys: words("key").iter().map(|key| key.as_encoded_bytes().to_vec()).collect(),
-            kind: kind_of(matches),
             lease,
-            meta: meta_of(matches)?,
+            options: options_of(matches)?,
         },
         command: words("command"),
         wait,

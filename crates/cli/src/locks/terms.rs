@@ -1,9 +1,12 @@
-//! What a subcommand asks for when it takes a lock.
+//! What a subcommand asks for when it takes a lock, and the flags that say it.
 
 use std::time::Duration;
 
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use redlatch_client::{Acquire, Locks};
 use redlatch_proto::lock::OWNER_BYTES_MAX;
+use redlatch_proto::options::Takes::{Fields, Flag, Number, Text};
+use redlatch_proto::options::{Given, Options, ROWS, Row};
 
 use crate::common::Fault;
 
@@ -11,16 +14,8 @@ use crate::common::Fault;
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) keys: Vec<Vec<u8>>,
-    pub(crate) kind: LockKind,
     pub(crate) lease: Duration,
-    pub(crate) meta: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum LockKind {
-    Exclusive,
-    Permits { count: u64, limit: u64 },
-    Shared,
+    pub(crate) options: Options,
 }
 
 impl Terms {
@@ -31,15 +26,52 @@ impl Terms {
             Some(wait) => acquire.wait(wait),
             None => acquire.wait_forever(),
         };
-        let acquire = match self.kind {
-            LockKind::Exclusive => acquire,
-            LockKind::Permits { count, limit } => acquire.permits(count, limit),
-            LockKind::Shared => acquire.shared(),
-        };
-        // It is for people who look: a server without LOCK commands has no place for it, and is asked all the same.
-        let acquire = acquire.may_drop_meta();
-        self.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
+        acquire.options(self.options.clone())
     }
+}
+
+/// Adds a flag for each option that all faces have.
+pub(super) fn with_options(command: Command) -> Command {
+    command.args(ROWS.map(flag))
+}
+
+fn flag(row: Row) -> Arg {
+    let flag = Arg::new(row.name).long(row.name).help(row.help);
+    match row.takes {
+        Fields(_) => {
+            let help = format!("{} May be repeated.", row.help);
+            flag.value_name("FIELD=VALUE").action(ArgAction::Append).help(help)
+        }
+        Flag(_) => flag.action(ArgAction::SetTrue),
+        Number(_) => flag.value_name("N").value_parser(value_parser!(u64).range(1..)),
+        Text(_) => flag.value_name("TEXT"),
+    }
+}
+
+/// What the flags of [`with_options`] say.
+///
+/// # Errors
+/// Two exclude each other, or META has no field or too much.
+pub(super) fn options_of(matches: &ArgMatches) -> Result<Options, Fault> {
+    let mut given = Given::default();
+    for Row { name, takes, .. } in ROWS {
+        match takes {
+            Fields(note) => {
+                let texts = matches.get_many::<String>(name).unwrap_or_default();
+                note(&mut given, texts.map(|text| field(name, text)).collect::<Result<_, _>>()?);
+            }
+            Flag(note) => note(&mut given, matches.get_flag(name)),
+            Number(note) => note(&mut given, matches.get_one(name).copied()),
+            Text(note) => note(&mut given, matches.get_one(name).cloned()),
+        }
+    }
+    given.options(|name| format!("--{name}"))
+}
+
+fn field(name: &str, text: &str) -> Result<(String, String), Fault> {
+    let parts = text.split_once('=').filter(|(field, _)| !field.is_empty());
+    let (field, value) = parts.ok_or_else(|| format!("--{name} '{text}': must be FIELD=VALUE"))?;
+    Ok((field.to_owned(), value.to_owned()))
 }
 
 /// Returns the lease, if there can be one.

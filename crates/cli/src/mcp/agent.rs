@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redlatch_client::wire::{Retry, Target, random};
 use redlatch_client::{Acquire, Error, Held, Hold, HoldEvents, Locks, Trust, Waiting};
-use redlatch_proto::lock::check_meta;
+use redlatch_proto::options::Options;
 use rmcp::RoleServer;
 use rmcp::model::{Implementation, ProgressNotificationParam, RequestId};
 use rmcp::service::RequestContext;
@@ -24,10 +24,9 @@ use tokio::time::{sleep, timeout};
 use super::arguments::Arguments;
 use super::holds::{Holds, Id};
 use super::tools::{Call, Tool};
-use crate::common::Fault;
-use crate::common::exit::{Failure, HELD, MISUSED, NO};
+use crate::common::exit::{Failure, HELD, NO};
 use crate::locks::hold::{self, Answer, HoldRequest, Step, Taker};
-use crate::locks::terms::{LockKind, Terms, check_lease, check_owner};
+use crate::locks::terms::{Terms, check_lease, check_owner};
 use crate::locks::texts;
 use crate::locks::views::{self, Wanted};
 
@@ -102,9 +101,8 @@ impl Agent {
     async fn take(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
         let terms = Terms {
             keys: vec![key(arguments)],
-            kind: kind(arguments)?,
             lease: lease(arguments)?.unwrap_or(LEASE),
-            meta: meta(arguments, context)?,
+            options: options(arguments, context)?,
         };
         let wait = arguments.time("wait").unwrap_or_default();
         let request = self.request(Step::Take { terms, wait }, arguments, context)?;
@@ -490,35 +488,20 @@ fn lease(arguments: &Arguments) -> Result<Option<Duration>, Failure> {
     lease.map_err(|fault| Failure::misused(format!("lease: {fault}")))
 }
 
-fn kind(arguments: &Arguments) -> Result<LockKind, Failure> {
-    match (arguments.number("permits"), arguments.number("of"), arguments.flag("shared")) {
-        (None, None, false) => Ok(LockKind::Exclusive),
-        (None, None, true) => Ok(LockKind::Shared),
-        (Some(count), Some(limit), false) => Ok(LockKind::Permits { count, limit }),
-        (Some(_), Some(_), true) => Err(Failure::misused("shared: excludes permits")),
-        (Some(_), None, _) => Err(Failure::misused("permits: needs of")),
-        (None, Some(_), _) => Err(Failure::misused("of: needs permits")),
+/// The options of the call. Those who look at the lock see in its META which agent this is.
+fn options(arguments: &Arguments, context: &Context) -> Result<Options, Failure> {
+    let mut options = arguments.options().map_err(Failure::misused)?;
+    // What the agent says of itself wins over what the client is called.
+    if options.meta.iter().all(|(field, _)| field != b"agent") {
+        let client = context.client_info();
+        let version = client.as_ref().map(|client| cut(&client.version)).unwrap_or_default();
+        let agent = format!("{} {version}", client_name(client.as_ref()));
+        options.meta.insert(0, (b"agent".to_vec(), agent.trim_end().as_bytes().to_vec()));
     }
-}
-
-/// What those who look at the lock see.
-fn meta(arguments: &Arguments, context: &Context) -> Result<Vec<(String, String)>, Failure> {
-    let mut meta = arguments.fields("meta");
-    let client = context.client_info();
-    let version = client.as_ref().map(|client| cut(&client.version)).filter(|version| !version.is_empty());
-    let name = client_name(client.as_ref());
-    let agent = version.map_or_else(|| name.clone(), |version| format!("{name} {version}"));
-    let known = [("agent", Some(agent)), ("reason", arguments.text("why").map(str::to_owned))];
-    for (field, value) in known {
-        // What the agent says of itself wins over what the client is called.
-        if let Some(value) = value.filter(|_| meta.iter().all(|(named, _)| named != field)) {
-            meta.push((field.to_owned(), value));
-        }
-    }
-    let checked: Result<(), Fault> = check_meta(&meta);
+    let checked = options.check();
     checked
-        .map_err(|fault| Failure(MISUSED, format!("meta and why: {fault}, with the name of the agent")))?;
-    Ok(meta)
+        .map_err(|fault| Failure::misused(format!("meta and why: {fault}, with the name of the agent")))?;
+    Ok(options)
 }
 
 /// The name that a client tells, as the beginning of an owner.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use redlatch_proto::options::{Given, Options, ROWS, Row, Takes};
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
@@ -23,12 +24,12 @@ impl Arguments {
         let mut sent = sent.unwrap_or_default();
         // Models write null for what they leave out.
         sent.retain(|_, value| !value.is_null());
-        let known = |name: &str| tool.arguments.iter().any(|argument| argument.name == name);
+        let known = |name: &str| tool.arguments().any(|argument| argument.name == name);
         if let Some(name) = sent.keys().find(|name| !known(name)) {
-            let names: Vec<&str> = tool.arguments.iter().map(|argument| argument.name).collect();
+            let names: Vec<&str> = tool.arguments().map(|argument| argument.name).collect();
             return Err(format!("unknown argument '{name}': {} has {}", tool.name, names.join(", ")));
         }
-        for argument in tool.arguments {
+        for argument in tool.arguments() {
             match sent.get(argument.name) {
                 Some(value) => {
                     argument.check(value).map_err(|fault| format!("{}: {fault}", argument.name))?
@@ -38,6 +39,23 @@ impl Arguments {
             }
         }
         Ok(Self(sent))
+    }
+
+    /// The options that all faces have.
+    ///
+    /// # Errors
+    /// Two exclude each other, or META is too long.
+    pub(super) fn options(&self) -> Result<Options, Fault> {
+        let mut given = Given::default();
+        for Row { name, takes, .. } in ROWS {
+            match takes {
+                Takes::Fields(note) => note(&mut given, self.fields(name)),
+                Takes::Flag(note) => note(&mut given, self.flag(name)),
+                Takes::Number(note) => note(&mut given, self.number(name)),
+                Takes::Text(note) => note(&mut given, self.text(name).map(str::to_owned)),
+            }
+        }
+        given.options(str::to_owned)
     }
 
     pub(super) fn flag(&self, name: &str) -> bool {
@@ -57,7 +75,7 @@ impl Arguments {
         duration::read(self.text(name)?).ok()
     }
 
-    pub(super) fn fields(&self, name: &str) -> Vec<(String, String)> {
+    fn fields(&self, name: &str) -> Vec<(String, String)> {
         let fields = self.0.get(name).and_then(Value::as_object).into_iter().flatten();
         fields.filter_map(|(field, value)| Some((field.clone(), value.as_str()?.to_owned()))).collect()
     }

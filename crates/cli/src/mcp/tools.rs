@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redlatch_proto::options;
 use rmcp::model::{self, JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -21,13 +22,14 @@ pub(super) struct Tool {
     pub(super) name: &'static str,
     title: &'static str,
     about: &'static str,
-    pub(super) arguments: &'static [Argument],
+    /// Those of `take` are followed by the options that all faces have.
+    arguments: &'static [Argument],
     answer: &'static [Field],
     changes_locks: bool,
     pub(super) call: Call,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Argument {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -86,9 +88,14 @@ pub(super) fn list() -> Vec<model::Tool> {
 }
 
 impl Tool {
+    pub(super) fn arguments(&self) -> impl Iterator<Item = Argument> {
+        let options = options::ROWS.into_iter().filter(|_| self.call == Call::Take);
+        self.arguments.iter().copied().chain(options.map(Argument::from))
+    }
+
     fn listed(&self) -> model::Tool {
-        let arguments = self.arguments.iter().map(|argument| (argument.name, argument.schema()));
-        let required = self.arguments.iter().filter(|argument| argument.is_required);
+        let arguments = self.arguments().map(|argument| (argument.name, argument.schema()));
+        let required = self.arguments().filter(|argument| argument.is_required);
         let mut input = object(arguments, required.map(|argument| argument.name));
         input.insert("additionalProperties".to_owned(), false.into());
         let fields = self.answer.iter().chain([&NOTICES]).map(|field| (field.name, field.schema()));
@@ -103,6 +110,18 @@ impl Tool {
             .with_title(self.title)
             .with_raw_output_schema(Arc::new(output))
             .with_annotations(annotations)
+    }
+}
+
+impl From<options::Row> for Argument {
+    fn from(row: options::Row) -> Self {
+        let kind = match row.takes {
+            options::Takes::Fields(_) => Kind::Fields,
+            options::Takes::Flag(_) => Kind::Flag,
+            options::Takes::Number(_) => Kind::Number,
+            options::Takes::Text(_) => Kind::Text,
+        };
+        may(row.name, kind, row.help)
     }
 }
 
@@ -207,11 +226,6 @@ const TOOLS: &[Tool] = &[
                 Kind::Time,
                 "How long to wait in the queue of a lock that is held. Default: not at all.",
             ),
-            may("why", Kind::Text, "What you are about to do: others see it while you hold the lock."),
-            may("meta", Kind::Fields, "Further fields that others see, as texts."),
-            may("shared", Kind::Flag, "Shares the lock with other readers."),
-            may("permits", Kind::Number, "Takes so many permits of a semaphore. Needs of."),
-            may("of", Kind::Number, "How many permits the semaphore has."),
             AGENT,
         ],
         answer: &[
@@ -347,8 +361,8 @@ mod tests {
     fn a_name_means_one_tool_and_one_argument() {
         for tool in TOOLS {
             assert_eq!(find(tool.name).expect("a tool").call, tool.call, "{}", tool.name);
-            for argument in tool.arguments {
-                let same = tool.arguments.iter().filter(|other| other.name == argument.name);
+            for argument in tool.arguments() {
+                let same = tool.arguments().filter(|other| other.name == argument.name);
                 assert_eq!(same.count(), 1, "{} {}", tool.name, argument.name);
             }
         }

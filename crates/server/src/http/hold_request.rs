@@ -7,8 +7,9 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use hyper::Request;
 use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
-use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX, check_meta};
+use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX};
 use redlatch_proto::log_name::readable;
+use redlatch_proto::options::{Given, Options, ROWS, Row, Takes};
 use serde_json::{Map, Value};
 
 use super::json::{self, bytes_of};
@@ -46,15 +47,7 @@ pub(super) struct Terms {
     /// `None`: the setting `lock-lease`.
     pub(super) lease_ms: Option<u64>,
     pub(super) wait_ms: u64,
-    kind: Kind,
-    meta: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Exclusive,
-    Permits { count: u64, limit: u64 },
-    Shared,
+    options: Options,
 }
 
 impl HoldRequest {
@@ -70,7 +63,7 @@ impl HoldRequest {
             return Err(wrong(format!("the path must name a key: {PATH}KEY")));
         }
         let fields = Fields::read(request.body())?;
-        let action = match fields.text("action")? {
+        let action = match fields.text("action").map_err(wrong)? {
             Some("release") => {
                 fields.check("release", RELEASE)?;
                 Action::Release { token: fields.token()? }
@@ -80,7 +73,7 @@ impl HoldRequest {
                 Action::Renew { token: fields.token()?, lease_ms: fields.lease_ms()? }
             }
             Some("take") => {
-                fields.check("take", TAKE)?;
+                fields.check("take", &[TAKE, &ROWS.map(|row| row.name)].concat())?;
                 Action::Take(fields.terms()?)
             }
             _ => return Err(wrong("action: must be take, renew or release")),
@@ -96,18 +89,7 @@ impl Terms {
         if let Some(lease_ms) = self.lease_ms {
             words.extend([b"LEASE".to_vec(), number(lease_ms)]);
         }
-        match self.kind {
-            Kind::Exclusive => {}
-            Kind::Permits { count, limit } => {
-                words.extend([b"PERMITS".to_vec(), number(count), b"OF".to_vec(), number(limit)]);
-            }
-            Kind::Shared => words.push(b"SHARED".to_vec()),
-        }
-        if !self.meta.is_empty() {
-            words.push(b"META".to_vec());
-            let texts = self.meta.iter().flat_map(|(field, value)| [field, value]);
-            words.extend(texts.map(|text| text.as_bytes().to_vec()));
-        }
+        words.extend(self.options.words());
         words
     }
 }
@@ -138,18 +120,33 @@ impl Fields {
         }
     }
 
-    fn text(&self, name: &str) -> Result<Option<&str>, ApiError> {
+    /// A field, if it is there and is what it must be.
+    fn get<'a, T>(
+        &'a self,
+        name: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+        must: &str,
+    ) -> Result<Option<T>, String> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
-        value.as_str().map(Some).ok_or_else(|| wrong(format!("{name}: must be a text")))
+        read(value).map(Some).ok_or_else(|| format!("{name}: must be {must}"))
     }
 
-    fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
-        let (least, most) = (range.start(), range.end());
-        let number = value.as_u64().filter(|number| range.contains(number));
-        number
-            .map(Some)
-            .ok_or_else(|| wrong(format!("{name}: must be a whole number from {least} to {most}")))
+    fn text(&self, name: &str) -> Result<Option<&str>, String> {
+        self.get(name, Value::as_str, "a text")
+    }
+
+    fn texts(&self, name: &str) -> Result<Vec<(String, String)>, String> {
+        let read = |value: &Value| {
+            let fields = value.as_object()?.iter();
+            fields.map(|(field, value)| Some((field.clone(), value.as_str()?.to_owned()))).collect()
+        };
+        self.get(name, read, "an object of texts").map(Option::unwrap_or_default)
+    }
+
+    fn within(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, String> {
+        let must = format!("a whole number from {} to {}", range.start(), range.end());
+        let read = |value: &Value| value.as_u64().filter(|number| range.contains(number));
+        self.get(name, read, &must)
     }
 
     fn owner(&self) -> Result<Vec<u8>, ApiError> {
@@ -159,54 +156,34 @@ impl Fields {
     }
 
     fn token(&self) -> Result<Option<u64>, ApiError> {
-        self.number("token", 1..=i64::MAX.unsigned_abs())
+        self.within("token", 1..=i64::MAX.unsigned_abs()).map_err(wrong)
     }
 
     fn lease_ms(&self) -> Result<Option<u64>, ApiError> {
-        self.number("lease_ms", 1..=MILLIS_MAX)
+        self.within("lease_ms", 1..=MILLIS_MAX).map_err(wrong)
     }
 
     fn terms(&self) -> Result<Terms, ApiError> {
         Ok(Terms {
             lease_ms: self.lease_ms()?,
-            wait_ms: self.number("wait_ms", 0..=HTTP_WAIT_MS_MAX)?.unwrap_or(0),
-            kind: self.kind()?,
-            meta: self.meta()?,
+            wait_ms: self.within("wait_ms", 0..=HTTP_WAIT_MS_MAX).map_err(wrong)?.unwrap_or(0),
+            options: self.options().map_err(wrong)?,
         })
     }
 
-    fn kind(&self) -> Result<Kind, ApiError> {
-        const PERMITS: RangeInclusive<u64> = 1..=u32::MAX as u64;
-        let is_shared = match self.0.get("shared") {
-            None => false,
-            Some(value) => value.as_bool().ok_or_else(|| wrong("shared: must be true or false"))?,
-        };
-        match (is_shared, self.number("permits", PERMITS)?, self.number("of", PERMITS)?) {
-            (false, None, None) => Ok(Kind::Exclusive),
-            (true, None, None) => Ok(Kind::Shared),
-            (false, Some(count), Some(limit)) if count <= limit => Ok(Kind::Permits { count, limit }),
-            (false, Some(_), Some(_)) => Err(wrong("permits: must be no more than of")),
-            (true, ..) => Err(wrong("shared: a lock with permits is not shared")),
-            (false, ..) => Err(wrong("permits and of: a lock has both or none")),
-        }
-    }
-
-    fn meta(&self) -> Result<Vec<(String, String)>, ApiError> {
-        let form = || wrong("meta: must be an object of texts");
-        let mut meta = Vec::new();
-        if let Some(value) = self.0.get("meta") {
-            for (field, value) in value.as_object().ok_or_else(form)? {
-                meta.push((field.clone(), value.as_str().ok_or_else(form)?.to_owned()));
+    fn options(&self) -> Result<Options, String> {
+        let mut given = Given::default();
+        for Row { name, takes, .. } in ROWS {
+            match takes {
+                Takes::Fields(note) => note(&mut given, self.texts(name)?),
+                Takes::Flag(note) => {
+                    note(&mut given, self.get(name, Value::as_bool, "true or false")?.unwrap_or_default());
+                }
+                Takes::Number(note) => note(&mut given, self.within(name, 1..=u32::MAX.into())?),
+                Takes::Text(note) => note(&mut given, self.text(name)?.map(str::to_owned)),
             }
         }
-        if let Some(why) = self.text("why")? {
-            if meta.iter().any(|(field, _)| field == REASON) {
-                return Err(wrong("why: is the field 'reason' of meta, which is there already"));
-            }
-            meta.push((REASON.to_owned(), why.to_owned()));
-        }
-        check_meta(&meta).map_err(|fault| wrong(format!("meta and why: {fault}")))?;
-        Ok(meta)
+        given.options(str::to_owned)
     }
 }
 
@@ -219,13 +196,11 @@ fn wrong(text: impl Into<String>) -> ApiError {
     ApiError::Request(text.into())
 }
 
-/// The fields of each action, those of all of them first.
+/// The fields of each action, those of all of them first. A `take` also has the options that all faces have.
 const COMMON: &[&str] = &["action", "owner", "owner_base64"];
 const RELEASE: &[&str] = &["token"];
 const RENEW: &[&str] = &["lease_ms", "token"];
-const TAKE: &[&str] = &["lease_ms", "wait_ms", "why", "meta", "shared", "permits", "of"];
-/// The field of META that `why` is, as for `redlatch take --why`.
-const REASON: &str = "reason";
+const TAKE: &[&str] = &["lease_ms", "wait_ms"];
 
 #[cfg(test)]
 mod tests {
@@ -291,8 +266,8 @@ mod tests {
             (json!({ "wait_ms": 600_001 }), "wait_ms: "),
             (json!({ "shared": "yes" }), "shared: must be true or false"),
             (json!({ "shared": true, "permits": 1, "of": 2 }), "shared: "),
-            (json!({ "permits": 1 }), "permits and of: "),
-            (json!({ "of": 1 }), "permits and of: "),
+            (json!({ "permits": 1 }), "permits: needs of"),
+            (json!({ "of": 1 }), "of: needs permits"),
             (json!({ "permits": 3, "of": 2 }), "permits: must be no more than of"),
             (json!({ "permits": 0, "of": 2 }), "permits: "),
             (json!({ "permits": 1, "of": 1_u64 << 32 }), "of: "),
@@ -336,7 +311,7 @@ mod tests {
     #[test]
     fn the_longest_that_is_allowed_is_allowed() {
         let meta: Map<String, Value> = (0..63).map(|n| (format!("{n:02}"), json!(""))).collect();
-        let why = "x".repeat(META_BYTES_MAX - 2 * 63 - REASON.len());
+        let why = "x".repeat(META_BYTES_MAX - 2 * 63 - "reason".len());
         let body = json!({
             "action": "take", "owner": "o".repeat(OWNER_BYTES_MAX), "lease_ms": MILLIS_MAX, "wait_ms": HTTP_WAIT_MS_MAX,
             "meta": meta, "why": why,

@@ -15,11 +15,6 @@ const KINDS = [
   [RangeError, "invalid"],
   [TypeError, "invalid"],
 ];
-const OPTIONS = ["lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before"];
-/** Seconds there, milliseconds here. */
-const DURATIONS = ["lease", "wait", "delay", "stop_before"];
-/** Words there, words here. */
-const NAMES = { stop_before: "stopBefore" };
 const HOLDER = ["key", "owner", "token", "kind", "holders", "permits", "waiters", "meta"];
 
 const holds = new Map();
@@ -53,10 +48,10 @@ const VERBS = {
   },
 
   async take({ hold, key, keys, ...given }) {
-    const unknown = Object.keys(given).filter((name) => !OPTIONS.includes(name));
-    if (unknown.length > 0) throw new Error(`unknown options: ${unknown}`);
-    const value = (name) => (DURATIONS.includes(name) ? ms(given[name]) : given[name]);
-    const options = Object.fromEntries(Object.keys(given).map((name) => [NAMES[name] ?? name, value(name)]));
+    const named = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+    // Only times are numbers.
+    const valued = (value) => (typeof value === "number" ? ms(value) : value);
+    const options = Object.fromEntries(Object.entries(given).map(([name, value]) => [named(name), valued(value)]));
     const lock = keys ? locks.all(keys, options) : locks.lock(key, options);
     const held = await lock.acquire();
     holds.set(hold, held);

@@ -27,7 +27,7 @@ KINDS = {
     TypeError: "invalid",
     ValueError: "invalid",
 }
-OPTIONS = {"lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before"}
+OPTIONS = inspect.signature(rc.Locks.lock).parameters.keys()
 THREADS, ASYNCIO = f"redis-py-{redis.__version__}", f"redis-py-{redis.__version__}-asyncio"
 
 

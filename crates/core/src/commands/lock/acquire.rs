@@ -14,13 +14,47 @@ use tracing::Level;
 use super::reader::Reader;
 use super::replies::ReplyForm;
 use super::wait::{Waiting, words};
-use super::{millis_of, owner_of, session};
+use super::{LEASE, millis_of, owner_of, session};
+use crate::commands::row::{Arg, block, integer, key, key_count, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, quarantine};
 use crate::keyspace::{Waiter, attempt, attempt_all};
 use crate::locks::{Attempt, Granted, LockRequest, RefusedBy, RequestOutcome, Term};
 use crate::state::settings;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
+
+/// The arguments of LOCK.ACQUIRE.
+pub(super) const ARGS: &[Arg] = &[
+    key("key"),
+    text("owner"),
+    TERM.maybe(),
+    WAIT.maybe(),
+    WHY.maybe(),
+    JUST_TOKEN.maybe(),
+    KIND.maybe(),
+    META.maybe(),
+];
+/// Those of LOCK.MACQUIRE.
+pub(super) const ARGS_OF_SEVERAL: &[Arg] = &[
+    key_count(),
+    key("key").many(),
+    text("owner"),
+    TERM.maybe(),
+    WAIT.maybe(),
+    WHY.maybe(),
+    JUST_TOKEN.maybe(),
+];
+
+const SESSION: Arg =
+    block("session", &[token("session", "SESSION"), integer("milliseconds").after("DELAY").maybe()]);
+const TERM: Arg = one_of("term", &[LEASE, SESSION]);
+const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
+const WHY: Arg = token("why", "WHY");
+const JUST_TOKEN: Arg = token("just-token", "JUSTTOKEN");
+const PERMITS: Arg = block("permits", &[integer("permits").after("PERMITS"), integer("limit").after("OF")]);
+const KIND: Arg = one_of("kind", &[token("shared", "SHARED"), PERMITS, token("reentrant", "REENTRANT")]);
+const META: Arg =
+    block("meta", &[token("meta", "META"), block("data", &[text("field"), text("value")]).many()]);
 
 /// What a request comes to that waits for the end of a quarantine.
 const WAITS: Attempt = Attempt::Refused { at: 0, by: RefusedBy::Held };

@@ -22,25 +22,14 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX};
 pub(in crate::commands) use release::breaker_of;
 
-use crate::commands::row::{
-    Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token, usage,
-};
+use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, text, token, usage};
 use crate::commands::{Call, Outcome, table};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.ACQUIRE", SINCE, acquire::acquire)
         .summary("Takes a lock, or waits for it in a queue.")
         .flags(TAKING)
-        .args(&[
-            key("key"),
-            text("owner"),
-            TERM.maybe(),
-            WAIT.maybe(),
-            WHY.maybe(),
-            JUST_TOKEN.maybe(),
-            KIND.maybe(),
-            META.maybe(),
-        ]),
+        .args(acquire::ARGS),
     Row::new(Group::Lock, "LOCK.BREAK", SINCE, release::break_lock)
         .summary("Takes a lock from its holder, if it still has this token.")
         .flags(
@@ -61,15 +50,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.MACQUIRE", SINCE, acquire::acquire_several)
         .summary("Takes several exclusive locks, all or none, or waits for them.")
         .flags(TAKING)
-        .args(&[
-            key_count(),
-            key("key").many(),
-            text("owner"),
-            TERM.maybe(),
-            WAIT.maybe(),
-            WHY.maybe(),
-            JUST_TOKEN.maybe(),
-        ]),
+        .args(acquire::ARGS_OF_SEVERAL),
     Row::new(Group::Lock, "LOCK.RELEASE", SINCE, release::release)
         .summary("Gives a lock back; returns 0 if the owner does not hold it.")
         .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT))
@@ -84,16 +65,6 @@ const TAKING: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::BLOCKING).wi
 const LEASE: Arg = integer("milliseconds").after("LEASE");
 const EXTENSION: Arg = one_of("lease", &[LEASE, token("same", "SAME")]);
 const TOKEN: Arg = integer("token").after("TOKEN");
-const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
-const WHY: Arg = token("why", "WHY");
-const JUST_TOKEN: Arg = token("just-token", "JUSTTOKEN");
-const SESSION: Arg =
-    block("session", &[token("session", "SESSION"), integer("milliseconds").after("DELAY").maybe()]);
-const TERM: Arg = one_of("term", &[LEASE, SESSION]);
-const PERMITS: Arg = block("permits", &[integer("permits").after("PERMITS"), integer("limit").after("OF")]);
-const KIND: Arg = one_of("kind", &[token("shared", "SHARED"), PERMITS, token("reentrant", "REENTRANT")]);
-const META: Arg =
-    block("meta", &[token("meta", "META"), block("data", &[text("field"), text("value")]).many()]);
 
 fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;

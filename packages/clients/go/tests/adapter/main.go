@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -33,16 +34,13 @@ type request struct {
 	Hostile                                           bool
 	OnUnavailable                                     string `json:"on_unavailable"`
 
-	Hold, Key, Owner           string
-	Keys                       []string
-	Wait, Delay, Rest          float64
-	Shared, Reentrant, Session bool
-	Permits                    []int
-	Meta                       map[string]string
-	StopBefore                 float64 `json:"stop_before"`
+	Hold, Key string
+	Keys      []string
+	Rest      float64
 	// Nil where it is not given.
 	Lease *float64
-	Renew *bool
+	// All words: those that are not named here are options of take.
+	words object
 }
 
 // kinds are in the order in which they count: a deadlock is a refusal.
@@ -70,9 +68,7 @@ func main() {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var asked request
-		words := json.NewDecoder(strings.NewReader(lines.Text()))
-		words.DisallowUnknownFields()
-		err := words.Decode(&asked)
+		err := errors.Join(json.Unmarshal(lines.Bytes(), &asked), json.Unmarshal(lines.Bytes(), &asked.words))
 		go made.answer(&asked, err)
 	}
 }
@@ -182,17 +178,9 @@ func withHeld(ctx context.Context, held *locks.Held, asked *request) (any, error
 }
 
 func (adapter *adapter) take(ctx context.Context, asked *request) (any, error) {
-	options := locks.Options{
-		Wait: secondsOf(asked.Wait), Delay: secondsOf(asked.Delay), Shared: asked.Shared, Reentrant: asked.Reentrant,
-		Session: asked.Session, Meta: asked.Meta, Owner: asked.Owner, NoRenewal: asked.Renew != nil && !*asked.Renew,
-		StopBefore: secondsOf(asked.StopBefore),
-	}
-	if asked.Lease != nil {
-		// Zero is the default in Go: this is a lease that no server grants.
-		options.Lease = max(secondsOf(*asked.Lease), time.Nanosecond)
-	}
-	if len(asked.Permits) == 2 {
-		options.Permits, options.Of = asked.Permits[0], asked.Permits[1]
+	options, err := optionsOf(asked.words)
+	if err != nil {
+		return nil, err
 	}
 	lock := adapter.locks.Lock(asked.Key, options)
 	if asked.Keys != nil {
@@ -206,6 +194,32 @@ func (adapter *adapter) take(ctx context.Context, asked *request) (any, error) {
 	defer adapter.mutex.Unlock()
 	adapter.holds[asked.Hold] = held
 	return object{"token": numberOf(held.Token(), 0), "owner": held.Owner(), "open": held.Open()}, nil
+}
+
+// optionsOf reads options by the names that they have in Go, which JSON finds in lower case, too. Only times are numbers.
+func optionsOf(words object) (options locks.Options, err error) {
+	named := object{}
+	for name, value := range words {
+		switch name {
+		case "id", "do", "hold", "key", "keys":
+		case "lease":
+			// Zero is the default in Go: this is a lease that no server grants.
+			named[name] = max(secondsOf(value.(float64)), time.Nanosecond)
+		case "permits":
+			named["permits"], named["of"] = value.([]any)[0], value.([]any)[1]
+		case "renew":
+			named["NoRenewal"] = value == false
+		default:
+			if seconds, isTime := value.(float64); isTime {
+				value = secondsOf(seconds)
+			}
+			named[strings.ReplaceAll(name, "_", "")] = value
+		}
+	}
+	text, err := json.Marshal(named)
+	reader := json.NewDecoder(bytes.NewReader(text))
+	reader.DisallowUnknownFields()
+	return options, errors.Join(err, reader.Decode(&options))
 }
 
 // noDatabase is what no open hold asks.

@@ -20,6 +20,7 @@ import io.lettuce.core.RedisClient;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -32,6 +33,7 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Pattern;
 import redis.clients.jedis.JedisPooled;
 
 /** The client for Java, driven by {@code conformance/run.py}: what it is asked and answers is in {@code packages/clients/README.md}. */
@@ -64,7 +66,8 @@ final class Adapter {
         answer.put("id", asked.get("id").getAsLong());
         try {
             answer.put("is", does(asked));
-        } catch (Exception failure) {
+        } catch (Exception thrown) {
+            Exception failure = thrown instanceof InvocationTargetException ? (Exception) thrown.getCause() : thrown;
             Map<String, Object> fails = new HashMap<>();
             fails.put("kind", kind(failure));
             fails.put("says", kind(failure).equals("adapter") ? failure.toString() : failure.getMessage());
@@ -148,7 +151,7 @@ final class Adapter {
         return null;
     }
 
-    private Object take(JsonObject asked) throws InterruptedException {
+    private Object take(JsonObject asked) throws Exception {
         Lock lock = asked.has("keys")
                 ? locks.all(asked.getAsJsonArray("keys").asList().stream().map(JsonElement::getAsString).toList())
                 : locks.lock(asked.get("key").isJsonNull() ? null : asked.get("key").getAsString());
@@ -167,24 +170,27 @@ final class Adapter {
         return taken;
     }
 
-    private static Lock with(Lock lock, String option, JsonObject asked) {
+    private static Lock with(Lock lock, String option, JsonObject asked) throws ReflectiveOperationException {
         JsonElement value = asked.get(option);
         return switch (option) {
-            case "lease" -> lock.lease(seconds(value));
             case "wait" -> lock.waiting(seconds(value));
-            case "shared" -> value.getAsBoolean() ? lock.shared() : lock;
             case "permits" -> lock.permits(value.getAsJsonArray().get(0).getAsInt(), value.getAsJsonArray().get(1).getAsInt());
-            case "reentrant" -> value.getAsBoolean() ? lock.reentrant() : lock;
             case "session" -> asked.has("delay") ? lock.session(seconds(asked.get("delay"))) : lock.session();
             case "meta" -> {
                 Map<String, String> meta = new HashMap<>();
                 value.getAsJsonObject().asMap().forEach((name, text) -> meta.put(name, text.getAsString()));
                 yield lock.meta(meta);
             }
-            case "owner" -> lock.owner(value.getAsString());
-            case "stop_before" -> lock.stopBefore(seconds(value));
             case "renew" -> value.getAsBoolean() ? lock : lock.unrenewed();
-            default -> throw new UnsupportedOperationException("no such option: " + option);
+            default -> {
+                String name = Pattern.compile("_(.)").matcher(option).replaceAll(word -> word.group(1).toUpperCase(Locale.ROOT));
+                if (value.getAsJsonPrimitive().isBoolean()) {
+                    yield value.getAsBoolean() ? (Lock) Lock.class.getMethod(name).invoke(lock) : lock;
+                }
+                // Only times are numbers.
+                Object given = value.getAsJsonPrimitive().isNumber() ? seconds(value) : value.getAsString();
+                yield (Lock) Lock.class.getMethod(name, given.getClass()).invoke(lock, given);
+            }
         };
     }
 
