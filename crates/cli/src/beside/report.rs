@@ -52,7 +52,8 @@ impl Report {
         }
         self.findings.iter().for_each(|finding| text.push_str(&self.line(finding)));
         if self.findings.is_empty() {
-            text.push_str("Nothing was found.\n");
+            let part = if self.forbidden.is_empty() { "" } else { " in the part that was read" };
+            text.push_str(&format!("Nothing was found{part}.\n"));
         }
         text
     }
