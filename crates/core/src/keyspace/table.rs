@@ -35,31 +35,36 @@ impl Table {
         }
         let from = self.bucket(hash);
         let words = self.words_mut();
-        let at = words[from..].iter().position(|word| hash_of(word.get()) > hash || *word == EMPTY);
+        let last = word(hash, u32::MAX);
+        let at = words[from..].iter().position(|word| word.get() >= last);
         let at = at.map_or(words.len(), |offset| from + offset);
-        let Some(gap) = words[at..].iter().position(|word| *word == EMPTY) else {
+        let Some(gap) = words[at..].iter().position(|word| word.get() == EMPTY) else {
             // The tail is full: the entries get another one.
             self.rebuild(self.buckets);
             return self.insert(hash, id);
         };
         words.copy_within(at..at + gap, at + 1);
-        words[at] = word(hash, id);
+        words[at] = word(hash, id).into();
         self.len += 1;
     }
 
     /// Removes an entry; false if it was not in the table.
     pub(super) fn remove(&mut self, hash: u32, id: u32) -> bool {
-        let Some(at) = self.position(hash, |other| other == id) else {
+        let Some((at, _)) = self.position(hash, |other| other == id) else {
             return false;
         };
-        // The words behind it move back by one, up to the first that is in its bucket or empty.
+        // The words behind it move back by one, up to the first that is in its bucket or empty. A plain loop: there may be
+        // dozens of them, and iterators take twice the instructions.
         let (buckets, words) = (self.buckets, self.words_mut());
-        let stays = |(offset, word): (usize, &U64)| {
-            *word == EMPTY || bucket(hash_of(word.get()), buckets) > at + offset
-        };
-        let moved = words[at + 1..].iter().enumerate().position(stays).unwrap_or(words.len() - at - 1);
-        words.copy_within(at + 1..at + 1 + moved, at);
-        words[at + moved] = EMPTY;
+        let mut end = at + 1;
+        while let Some(word) = words.get(end).map(|word| word.get())
+            && word != EMPTY
+            && bucket(hash_of(word), buckets) < end
+        {
+            end += 1;
+        }
+        words.copy_within(at + 1..end, at);
+        words[end - 1] = EMPTY.into();
         self.len -= 1;
 
         if self.len < fill_min(self.buckets) {
@@ -71,8 +76,8 @@ impl Table {
     /// Gives an entry another id; false if it was not in the table.
     pub(super) fn rename(&mut self, hash: u32, old: u32, new: u32) -> bool {
         match self.position(hash, |other| other == old) {
-            Some(at) => {
-                self.words_mut()[at] = word(hash, new);
+            Some((at, _)) => {
+                self.words_mut()[at] = word(hash, new).into();
                 true
             }
             None => false,
@@ -81,7 +86,7 @@ impl Table {
 
     /// The entry with this hash for which `is_match` is true. It is called for entries of exactly this hash only.
     pub(super) fn find(&self, hash: u32, is_match: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.position(hash, is_match).map(|at| id_of(self.words()[at].get()))
+        self.position(hash, is_match).map(|(_, id)| id)
     }
 
     /// Asks for the memory of the first word that [`Table::find`] reads; false if the table is small enough for a cache.
@@ -108,7 +113,7 @@ impl Table {
         let mut rest = self.words()[self.bucket(from)..]
             .iter()
             .map(|word| word.get())
-            .filter(|word| EMPTY != *word && hash_of(*word) >= from);
+            .filter(|word| *word != EMPTY && hash_of(*word) >= from);
         let Some(first) = rest.next() else {
             return 0;
         };
@@ -131,19 +136,19 @@ impl Table {
         for _ in 0..RANDOM_TRIES {
             state = scramble(state);
             let at = (u128::from(state) * words.len() as u128) >> 64;
-            let word = words[at as usize];
+            let word = words[at as usize].get();
             if word != EMPTY {
-                return Some(id_of(word.get()));
+                return Some(id_of(word));
             }
         }
         let from = state as usize % words.len();
         let around = words[from..].iter().chain(&words[..from]);
-        around.copied().find(|word| *word != EMPTY).map(|word| id_of(word.get()))
+        around.map(|word| word.get()).find(|word| *word != EMPTY).map(id_of)
     }
 
     /// Every id, in the order of a scan.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
-        self.words().iter().filter(|word| **word != EMPTY).map(|word| id_of(word.get()))
+        self.words().iter().map(|word| word.get()).filter(|word| *word != EMPTY).map(id_of)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -159,13 +164,13 @@ impl Table {
     pub(super) fn assert_laws(&self, hash_of_id: impl Fn(u32) -> u32) {
         let mut seen = 0;
         let mut last = 0;
-        for (at, word) in self.words().iter().enumerate().filter(|(_, word)| **word != EMPTY) {
+        for (at, word) in self.words().iter().enumerate().filter(|(_, word)| word.get() != EMPTY) {
             let (hash, bucket) = (hash_of(word.get()), self.bucket(hash_of(word.get())));
             assert_eq!(hash, hash_of_id(id_of(word.get())), "word {at}: the hash of its entry");
             assert!(hash >= last, "word {at}: sorted by hash");
             assert!(bucket <= at, "word {at}: not before its bucket {bucket}");
             assert!(
-                self.words()[bucket..at].iter().all(|word| *word != EMPTY),
+                self.words()[bucket..at].iter().all(|word| word.get() != EMPTY),
                 "word {at}: no gap after its bucket {bucket}"
             );
             (last, seen) = (hash, seen + 1);
@@ -174,17 +179,16 @@ impl Table {
         assert!(self.len <= fill_max(self.buckets), "{} entries in {} buckets", self.len, self.buckets);
     }
 
-    fn position(&self, hash: u32, mut is_match: impl FnMut(u32) -> bool) -> Option<usize> {
-        if self.len == 0 {
-            return None;
-        }
-        let from = self.bucket(hash);
-        for (offset, word) in self.words()[from..].iter().map(|word| word.get()).enumerate() {
-            if hash_of(word) > hash || EMPTY == word {
+    /// Where the entry with this hash is for which `is_match` is true, and its id.
+    fn position(&self, hash: u32, mut is_match: impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
+        let (from, last) = (self.bucket(hash), word(hash, u32::MAX));
+        for (at, word) in (from..).zip(self.words()[from..].iter().map(|word| word.get())) {
+            // A greater hash, or no entry.
+            if word >= last {
                 return None;
             }
             if hash_of(word) == hash && is_match(id_of(word)) {
-                return Some(from + offset);
+                return Some((at, id_of(word)));
             }
         }
         None
@@ -194,7 +198,7 @@ impl Table {
     fn rebuild(&mut self, buckets: usize) {
         self.buckets = buckets.max(BUCKETS_MIN);
         let old = std::mem::take(&mut self.block);
-        let entries = || words_of(&old).iter().filter(|word| **word != EMPTY);
+        let entries = || words_of(&old).iter().filter(|word| word.get() != EMPTY);
         // More entries than fit into the tail may have their buckets at the end.
         let end = entries().fold(0, |end, word| self.bucket(hash_of(word.get())).max(end) + 1);
         let len = end.max(self.buckets) + TAIL_STEP.min(self.buckets);
@@ -231,8 +235,8 @@ fn bucket(hash: u32, buckets: usize) -> usize {
     ((u64::from(hash) * buckets as u64) >> 32) as usize
 }
 
-fn word(hash: u32, id: u32) -> U64 {
-    U64::new(u64::from(hash) << 32 | u64::from(id))
+fn word(hash: u32, id: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(id)
 }
 
 const fn hash_of(word: u64) -> u32 {
@@ -264,7 +268,7 @@ const fn scramble(state: u64) -> u64 {
 
 /// A word without an entry: the greatest, so that a search past the last hash ends here too. All its bytes are
 /// [`u8::MAX`].
-const EMPTY: U64 = U64::MAX_VALUE;
+const EMPTY: u64 = u64::MAX;
 const BUCKETS_MIN: usize = 8;
 const TAIL_STEP: usize = 64;
 /// Entries of a shard from which on they are too many for a fast cache: of 64 shards, half a megabyte.

@@ -149,10 +149,10 @@ impl Decoder {
                 self.position += head;
                 count as i64
             }
-            None => {
-                let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
-                integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?
-            }
+            None => match self.long_count(buffer)? {
+                Some(count) => count,
+                None => return Ok(None),
+            },
         };
         if count > ARGUMENTS_MAX {
             return Err(ProtocolError::ArgumentCount);
@@ -163,8 +163,15 @@ impl Decoder {
         Ok(Some(u32::try_from(count).unwrap_or(0)))
     }
 
+    #[cold]
+    fn long_count(&mut self, buffer: &[u8]) -> Result<Option<i64>, ProtocolError> {
+        let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
+        integer(&buffer[line.0 + 1..line.1]).map(Some).ok_or(ProtocolError::ArgumentCount)
+    }
+
     /// Takes one argument; false if not all of its bytes have arrived.
-    #[inline]
+    // Never inlined: what it and other rare cases keep in registers would cost every request twenty instructions.
+    #[inline(never)]
     fn argument(&mut self, buffer: &[u8], limits: RequestLimits) -> Result<bool, ProtocolError> {
         let length = match self.bulk {
             Some(length) => length,
@@ -197,19 +204,20 @@ impl Decoder {
         if self.bulk.is_some() {
             return;
         }
-        let end = buffer.len().min(SHORT_BYTES_MAX);
-        let mut rest = buffer.get(self.position..end).unwrap_or_default();
-        let mut missing = self.missing;
+        let bytes = &buffer[..buffer.len().min(SHORT_BYTES_MAX)];
+        let (mut at, mut missing) = (self.position, self.missing);
         while missing > 0 {
-            let Some((head, length)) = short_line(b'$', rest) else { break };
-            let Some(behind) = rest.get(head + length + 2..) else { break };
-            let start = (end - rest.len() + head) as u32;
-            self.spans.push(Span { start, end: start + length as u32 });
+            let line = bytes.get(at..).and_then(|rest| short_line(b'$', rest));
+            let Some((head, length)) = line else { break };
+            let (start, end) = (at + head, at + head + length);
+            if end + 2 > bytes.len() {
+                break;
+            }
+            self.spans.push(Span { start: start as u32, end: end as u32 });
             missing -= 1;
-            rest = behind;
+            at = end + 2;
         }
-        self.missing = missing;
-        self.position = self.position.max(end - rest.len());
+        (self.missing, self.position) = (missing, at);
     }
 
     /// The length that an argument announces, once its line has arrived.
@@ -248,6 +256,7 @@ impl Decoder {
         }
     }
 
+    #[cold]
     fn inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if buffer.starts_with(TLS_HANDSHAKE) {
             return Err(ProtocolError::Tls);
@@ -269,13 +278,16 @@ impl Decoder {
 /// nearly always is. `None` for every other line, whole or not: [`Decoder::line`] reads those.
 #[inline]
 pub(super) fn short_line(mark: u8, bytes: &[u8]) -> Option<(usize, usize)> {
-    let digit = |byte: u8| usize::from(byte - b'0');
-    match *bytes {
-        [first, ones @ b'0'..=b'9', b'\r', _, ..] if first == mark => Some((4, digit(ones))),
-        [first, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] if first == mark => {
-            Some((5, 10 * digit(tens) + digit(ones)))
-        }
-        _ => None,
+    let [first, second, third, fourth] = *bytes.first_chunk()?;
+    let [high, low] = [second, third].map(|digit| usize::from(digit.wrapping_sub(b'0')));
+    if first != mark || high > 9 {
+        None
+    } else if third == b'\r' {
+        Some((4, high))
+    } else if fourth == b'\r' && low <= 9 && high > 0 && bytes.len() > 4 {
+        Some((5, 10 * high + low))
+    } else {
+        None
     }
 }
 
@@ -315,8 +327,9 @@ mod tests {
     fn requests_do_not_depend_on_how_their_bytes_arrive() {
         let bytes =
             b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING \"a b\"\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n*-1\r\nECHO 'x'\n";
+        let bytes = &[&bytes[..], b"*10\r\n", &b"$10\r\n0123456789\r\n".repeat(10)].concat();
         let whole = all(bytes, bytes.len()).unwrap();
-        assert_eq!(whole.len(), 7);
+        assert_eq!((whole.len(), whole[7].len()), (8, 10));
         assert_eq!(whole[0], [b"GET".to_vec(), b"k".to_vec()]);
         assert_eq!(whole[1], [b"PING".to_vec(), b"a b".to_vec()]);
         for piece in 1..bytes.len() {

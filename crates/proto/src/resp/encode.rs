@@ -228,14 +228,20 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// A line of a mark and a number. Most are written at once: numbers of one or two digits, which most lengths are.
     #[inline]
     fn headed(&mut self, head: u8, value: i64) {
-        self.out.push(head);
         match u8::try_from(value) {
-            Ok(digit @ 0..=9) => self.out.push(b'0' + digit),
-            _ => self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+            Ok(digit @ 0..=9) => self.out.extend_from_slice(&[head, b'0' + digit, b'\r', b'\n']),
+            Ok(two @ 10..=99) => {
+                self.out.extend_from_slice(&[head, b'0' + two / 10, b'0' + two % 10, b'\r', b'\n']);
+            }
+            _ => {
+                self.out.push(head);
+                self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
         }
-        self.out.extend_from_slice(b"\r\n");
     }
 }
 
@@ -265,7 +271,9 @@ mod tests {
         assert_eq!(both(|r| r.boolean(true)), pair(":1|", "#t|"));
         assert_eq!(both(|r| r.double(2.5)), pair("$3|2.5|", ",2.5|"));
         assert_eq!(both(|r| r.verbatim("hi")), pair("$2|hi|", "=6|txt:hi|"));
-        assert_eq!(both(|r| r.integer(-12)), pair(":-12|", ":-12|"));
+        for number in [-12, 9, 10, 99, 100, 256] {
+            assert_eq!(written(Protocol::Resp2, |r| r.integer(number)), format!(":{number}\\r\\n"));
+        }
         assert_eq!(both(|r| r.bulk(b"a\r\n")), pair("$3|a||", "$3|a||"));
     }
 
