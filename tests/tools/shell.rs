@@ -248,6 +248,10 @@ mod refusals {
             ("take lock:a --for 1m --as me --shared --permits 1 --of 2", "--permits"),
             ("take lock:a --for 1m --as me --permits 1", "--of"),
             ("take lock:a --for 1m --as me --meta noise", "FIELD=VALUE"),
+            (
+                "take lock:a --for 1m --as me --why a --meta reason=b",
+                "--why: is the field 'reason' of --meta",
+            ),
             ("renew lock:a", "--as"),
             ("renew lock:a --as me --token 0", "0 is not in"),
             ("renew lock:a --as me --token of-another-server", "invalid digit"),

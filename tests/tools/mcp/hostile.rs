@@ -77,6 +77,11 @@ fn arguments_that_cannot_be_used_are_named_and_nothing_is_asked() {
         ("take", json!({ "key": "a", "meta": { "n": 1 } }), "meta: must be an object of texts"),
         ("take", json!({ "key": "a", "permits": 1 }), "permits: needs of"),
         ("take", json!({ "key": "a", "of": 1 }), "of: needs permits"),
+        (
+            "take",
+            json!({ "key": "a", "why": "a", "meta": { "reason": "b" } }),
+            "why: is the field 'reason' of meta",
+        ),
         ("take", json!({ "key": "a", "permits": 1, "of": 2, "shared": true }), "shared: excludes permits"),
         ("take", json!({ "key": "a", "for": "10m" }), "unknown argument 'for': take has key, lease"),
         ("renew", json!({ "key": "a", "token": "of another server" }), "token: must be a whole number"),
