@@ -23,6 +23,7 @@ impl Builder {
             config_file: self.config_file.clone(),
             allocator: self.allocator,
             inherited: Inherited::default(),
+            beside: self.beside.clone(),
         }
     }
 
