@@ -57,7 +57,8 @@ impl Target {
             "unix" => Transport::Unix,
             _ => return Err(unfit()),
         };
-        let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let login = Some(rest).filter(|rest| !rest.starts_with('/')).and_then(|rest| rest.rsplit_once('@'));
+        let (login, rest) = login.unwrap_or(("", rest));
         let (user, password) = login.split_once(':').unwrap_or(("", login));
         let rest = rest.split('?').next().unwrap_or(rest);
         if scheme.ends_with("+sentinel") {

@@ -34,8 +34,8 @@ impl Server {
 }
 
 impl Shadow<'_> {
-    /// The lock of a key was read.
-    pub fn show(&self, key: &[u8], value: &LockValue, lease: ShownLease) {
+    /// The lock of a key was read; `has_expired`: if there was another one before, its lease has ended.
+    pub fn show(&self, key: &[u8], value: &LockValue, lease: ShownLease, has_expired: bool) {
         with_key(self.context, 0, key, |view| {
             let lease = match lease {
                 ShownLease::Never => Lease::Never,
@@ -45,12 +45,12 @@ impl Shadow<'_> {
                     Lease::Until(view.now().deadline_in(left_ms))
                 }
             };
-            view.locks().show_held(key, value, lease);
+            view.locks().show_held(key, value, lease, has_expired);
         });
     }
 
-    /// The lock of a key was not found any more.
-    pub fn hide(&self, key: &[u8]) {
-        with_key(self.context, 0, key, |view| view.locks().show_free(key));
+    /// The lock of a key was not found any more; `has_expired`: its lease has ended.
+    pub fn hide(&self, key: &[u8], has_expired: bool) {
+        with_key(self.context, 0, key, |view| view.locks().show_free(key, has_expired));
     }
 }

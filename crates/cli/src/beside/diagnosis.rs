@@ -9,7 +9,7 @@ use redlatch_core::keyspace::LockValue;
 use tokio::time::Instant;
 
 use super::observed::Reading;
-use super::sweep::Viewer;
+use super::sweep::{LOCKS_MAX, Viewer};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -44,12 +44,18 @@ pub(super) struct Finding {
 #[derive(Debug, Default)]
 pub(super) struct Diagnosis {
     locks: BTreeMap<Vec<u8>, Seen>,
+    /// Whether a pattern names the locks.
+    has_pattern: bool,
+    /// Whether there were more locks than [`LOCKS_MAX`] to say something about.
+    is_full: bool,
 }
 
 /// What was seen of one lock.
 #[derive(Debug, Default)]
 struct Seen {
     owner: Option<Vec<u8>>,
+    /// Whether it is a lock by its value, or else by its name alone.
+    is_certain: bool,
     /// How often in a row it was read without a lease.
     endless: u32,
     /// How often its lease has ended without a release.
@@ -61,28 +67,44 @@ pub(super) type Facts = BTreeMap<String, String>;
 
 impl Viewer for Diagnosis {
     fn held(&mut self, key: &[u8], _: Option<&Reading>, now: &Reading) {
+        if self.locks.len() >= LOCKS_MAX && !self.locks.contains_key(key) {
+            self.is_full = true;
+            return;
+        }
         let seen = self.locks.entry(key.to_vec()).or_default();
         seen.owner = owner(&now.value);
+        seen.is_certain = self.has_pattern || !matches!(now.value, LockValue::String(_));
         seen.endless = if now.ends.is_none() { seen.endless + 1 } else { 0 };
     }
 
     fn gone(&mut self, key: &[u8], before: &Reading) {
-        let seen = self.locks.entry(key.to_vec()).or_default();
+        let Some(seen) = self.locks.get_mut(key) else { return };
         seen.endless = 0;
-        seen.expired += u32::from(before.ends.is_some_and(|(_, end)| end <= Instant::now()));
+        seen.expired += u32::from(before.has_expired());
+        if seen.expired == 0 {
+            self.locks.remove(key);
+        }
     }
 }
 
 impl Diagnosis {
+    /// Nothing was seen yet; `has_pattern`: a pattern names the locks.
+    pub(super) fn new(has_pattern: bool) -> Self {
+        Self { has_pattern, ..Self::default() }
+    }
+
     /// The findings about single locks.
     pub(super) fn of_locks(&self) -> Vec<Finding> {
         let each = |(key, seen): (&Vec<u8>, &Seen)| {
             let lock = Some((key.clone(), seen.owner.clone()));
             let endless = (seen.endless > 1).then(|| Finding {
-                severity: Severity::Error,
+                severity: if seen.is_certain { Severity::Error } else { Severity::Warning },
                 rule: "no-lease",
                 lock: lock.clone(),
-                text: "it has no lease: if its holder crashes, it stays".to_owned(),
+                text: match seen.is_certain {
+                    true => "it has no lease: if its holder crashes, it stays".to_owned(),
+                    false => "it has no lease, and is a lock by its name: a crash of its holder leaves it".to_owned(),
+                },
                 advice: "take it with SET key owner NX PX lease",
             });
             let expired = (seen.expired > 0).then(|| Finding {
@@ -94,7 +116,14 @@ impl Diagnosis {
             });
             endless.into_iter().chain(expired)
         };
-        self.locks.iter().flat_map(each).collect()
+        let full = self.is_full.then(|| Finding {
+            severity: Severity::Note,
+            rule: "left-out",
+            lock: None,
+            text: format!("there were more than {LOCKS_MAX} locks: some have no findings"),
+            advice: "name fewer with --match PATTERN",
+        });
+        self.locks.iter().flat_map(each).chain(full).collect()
     }
 }
 

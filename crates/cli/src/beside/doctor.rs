@@ -7,6 +7,7 @@ use std::time::Duration;
 use redlatch_client::Error;
 use redlatch_client::wire::Reply;
 use redlatch_core::state::beside::Beside;
+use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, timeout};
 
 use super::diagnosis::{Diagnosis, Facts, of_clock, of_commands, of_server};
@@ -44,7 +45,8 @@ async fn diagnose(options: DoctorOptions) -> Result<u8, Failure> {
     let mut observed = Observed::connect(login, rate, Arc::clone(&beside)).await?;
     check(&mut observed, &url, pattern.is_some()).await?;
     let before = facts(&mut observed).await?;
-    let mut sweep = Sweep::new(observed, pattern, Diagnosis::default());
+    let diagnosis = Diagnosis::new(pattern.is_some());
+    let mut sweep = Sweep::new(observed, pattern, diagnosis);
     let (start, mut clock) = (Instant::now(), Vec::new());
     if let Ok(error) = timeout(time, observe(&mut sweep, start, &mut clock)).await {
         return Err(error.into());
@@ -97,8 +99,7 @@ async fn facts(observed: &mut Observed) -> Result<Facts, Error> {
     for setting in ["appendfsync", "save"] {
         let reply = observed.read(&[b"CONFIG", b"GET", setting.as_bytes()]).await?;
         let value = reply.as_ref().and_then(|reply| reply.field(setting)).and_then(Reply::text);
-        let value = value.map(|value| String::from_utf8_lossy(value).into_owned());
-        facts.extend(value.map(|value| (setting.to_owned(), value)));
+        facts.extend(value.map(|value| (setting.to_owned(), readable(value))));
     }
     Ok(facts)
 }

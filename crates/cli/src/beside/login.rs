@@ -28,7 +28,7 @@ impl Login {
         password_file: Option<&String>,
         trust: Trust,
     ) -> Result<Self, Fault> {
-        if url.contains('@') {
+        if url.contains('@') && !url.starts_with("unix:///") {
             return Err(format!(
                 "the URL has a login, which others can read in the list of processes: \
                  use --user NAME, and --password-file FILE or the variable {VARIABLE}"

@@ -13,6 +13,7 @@ use redlatch_client::Error;
 use redlatch_client::wire::{Connection, Reply, connect};
 use redlatch_core::keyspace::LockValue;
 use redlatch_core::state::beside::Beside;
+use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::login::Login;
@@ -40,10 +41,31 @@ pub(super) struct Reading {
     pub(super) ends: Option<(Instant, Instant)>,
 }
 
+/// Why a key has no reading.
+#[derive(Debug)]
+pub(super) enum NoReading {
+    /// There is no such key, or it is no lock.
+    Gone,
+    /// The server did not say: the login forbids it, a command is missing, or the value is beyond the bounds.
+    Unknown,
+    /// The connection has failed, or the server refuses all readings.
+    Failed(Error),
+}
+
+impl From<Error> for NoReading {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Bytes of an owner, as redlatch allows them.
-const OWNER_BYTES_MAX: i64 = 1024;
-const FIELDS_MAX: i64 = 16;
-const MEMBERS_MAX: i64 = 100;
+const OWNER_BYTES_MAX: usize = 1024;
+const FIELDS_MAX: usize = 16;
+const MEMBERS_MAX: usize = 100;
+/// Bytes of all elements of a value.
+const VALUE_BYTES_MAX: usize = 8 * 1024;
+/// How long before its end a lease must be read, for its end to be seen. A release in this time is taken for that end.
+const NEAR_END: Duration = Duration::from_millis(100);
 /// Keys that one SCAN looks at.
 const KEYS_PER_SCAN: &[u8] = b"100";
 
@@ -91,77 +113,97 @@ impl Observed {
         }
     }
 
-    /// The lock of a key; `None`: there is no such key, or it is no lock.
+    /// The lock of a key.
     ///
     /// # Errors
-    /// As [`Observed::scan`].
-    pub(super) async fn lock(&mut self, key: &[u8], kind: Kind) -> Result<Option<Reading>, Error> {
-        let Some(value) = self.value(key, kind).await? else { return Ok(None) };
+    /// There is none, or it cannot be read.
+    pub(super) async fn lock(&mut self, key: &[u8], kind: Kind) -> Result<Reading, NoReading> {
+        let value = self.value(key, kind).await?;
+        if !is_within_bounds(&value) {
+            return Err(NoReading::Unknown);
+        }
+        if !is_lock(&value) {
+            return Err(NoReading::Gone);
+        }
         let left = self.number(&[b"PTTL", key]).await?;
         let (at, received) = (self.sent, Instant::now());
         let ends = match left {
-            Some(-1) => None,
-            Some(left) if left >= 0 => {
+            -1 if kind != Kind::SortedSet => None,
+            0.. => {
                 let left = Duration::from_millis(left.unsigned_abs());
                 at.checked_add(left).zip(received.checked_add(left))
             }
-            _ => return Ok(None),
+            _ => return Err(NoReading::Gone),
         };
-        let reading = Reading { value, at, ends };
-        Ok(is_lock(&reading.value, ends.is_some()).then_some(reading))
+        Ok(Reading { value, at, ends })
     }
 
-    async fn value(&mut self, key: &[u8], kind: Kind) -> Result<Option<LockValue>, Error> {
-        let (length, max): (&[u8], i64) = match kind {
+    async fn value(&mut self, key: &[u8], kind: Kind) -> Result<LockValue, NoReading> {
+        let (length, max): (&[u8], usize) = match kind {
             Kind::Hash => (b"HLEN", FIELDS_MAX),
             Kind::SortedSet => (b"ZCARD", MEMBERS_MAX),
             Kind::String => (b"STRLEN", OWNER_BYTES_MAX),
         };
-        if !self.number(&[length, key]).await?.is_some_and(|length| (1..=max).contains(&length)) {
-            return Ok(None);
+        match usize::try_from(self.number(&[length, key]).await?) {
+            Ok(0) => return Err(NoReading::Gone),
+            Ok(length) if length <= max => {}
+            _ => return Err(NoReading::Unknown),
         }
         if kind == Kind::String {
-            let owner = self.read(&[b"GETRANGE", key, b"0", b"1023"]).await?;
-            return Ok(owner.and_then(|owner| owner.text().map(|owner| LockValue::String(owner.to_vec()))));
+            let owner = self.answer(&[b"GETRANGE", key, b"0", b"1023"]).await?;
+            return Ok(LockValue::String(owner.text().ok_or(NoReading::Unknown)?.to_vec()));
         }
-        let encoding = self.read(&[b"OBJECT", b"ENCODING", key]).await?;
-        if !encoding.is_some_and(|encoding| encoding.is("listpack") || encoding.is("ziplist")) {
-            return Ok(None);
+        let encoding = self.answer(&[b"OBJECT", b"ENCODING", key]).await?;
+        if !encoding.is("listpack") && !encoding.is("ziplist") {
+            return Err(NoReading::Unknown);
         }
-        if kind == Kind::Hash {
-            let fields = self.read(&[b"HGETALL", key]).await?;
-            return Ok(fields.map(|fields| LockValue::Hash(texts(&fields))));
-        }
-        let members = self.read(&[b"ZRANGE", key, b"0", b"99", b"WITHSCORES"]).await?;
-        Ok(members.map(|members| LockValue::SortedSet(scores(&members))))
+        Ok(match kind {
+            Kind::Hash => LockValue::Hash(texts(&self.answer(&[b"HGETALL", key]).await?)),
+            _ => {
+                let members = self.answer(&[b"ZRANGE", key, b"0", b"99", b"WITHSCORES"]).await?;
+                LockValue::SortedSet(scores(&members))
+            }
+        })
     }
 
-    /// The number that a request is answered with; `None` as in [`Observed::read`].
-    async fn number(&mut self, words: &[&[u8]]) -> Result<Option<i64>, Error> {
-        Ok(self.read(words).await?.and_then(|reply| reply.integer()))
+    /// The number that a request about a key is answered with.
+    async fn number(&mut self, words: &[&[u8]]) -> Result<i64, NoReading> {
+        self.answer(words).await?.integer().ok_or(NoReading::Unknown)
     }
 
-    /// The answer to a request; `None`: the login forbids it, or the key has another type by now.
+    /// The answer to a request; `None`: the login forbids it, or the server lacks it.
     ///
     /// # Errors
     /// As [`Observed::scan`].
     pub(super) async fn read(&mut self, words: &[&[u8]]) -> Result<Option<Reply>, Error> {
-        match self.ask(words).await? {
-            Reply::Error(text) if text.starts_with("NOPERM") => {
-                let what = match text.contains("access") {
-                    true => "keys outside of its patterns".to_owned(),
-                    false => String::from_utf8_lossy(words[0]).into_owned(),
-                };
-                if !self.forbidden.contains(&what) {
-                    tracing::warn!(what, "The login of the observed server forbids a part of the reading");
-                    self.forbidden.insert(what);
-                }
-                Ok(None)
-            }
-            Reply::Error(text) if text.starts_with("WRONGTYPE") => Ok(None),
-            Reply::Error(text) => Err(Error::Refused(text)),
-            reply => Ok(Some(reply)),
+        match self.answer(words).await {
+            Ok(reply) => Ok(Some(reply)),
+            Err(NoReading::Failed(error)) => Err(error),
+            Err(_) => Ok(None),
         }
+    }
+
+    /// The answer to a request.
+    async fn answer(&mut self, words: &[&[u8]]) -> Result<Reply, NoReading> {
+        let text = match self.ask(words).await? {
+            Reply::Error(text) => text,
+            reply => return Ok(reply),
+        };
+        if text.starts_with("WRONGTYPE") {
+            return Err(NoReading::Gone);
+        }
+        if !text.starts_with("NOPERM") && !is_unknown(&text) {
+            return Err(Error::Refused(text).into());
+        }
+        let what = match text.starts_with("NOPERM") && text.contains("access") {
+            true => "keys outside of its patterns".to_owned(),
+            false => String::from_utf8_lossy(words[0]).into_owned(),
+        };
+        if !self.forbidden.contains(&what) {
+            tracing::warn!(what, "The login of the observed server forbids a part of the reading");
+            self.forbidden.insert(what);
+        }
+        Err(NoReading::Unknown)
     }
 
     async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
@@ -196,7 +238,13 @@ impl Observed {
         let reply = self.read(&[b"INFO", section.as_bytes()]).await?;
         let text = reply.as_ref().and_then(Reply::text).map(String::from_utf8_lossy).unwrap_or_default();
         let pairs = text.lines().filter_map(|line| line.split_once(':'));
-        Ok(pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+        let shown = |text: &str| readable(text.trim().as_bytes());
+        Ok(pairs.map(|(name, value)| (shown(name), shown(value))).collect())
+    }
+
+    /// Whether the server is a node of a cluster, as it said at the login.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.connection.is_in_cluster()
     }
 
     /// How many keys the database has; `None`: the login forbids the question.
@@ -204,11 +252,27 @@ impl Observed {
     /// # Errors
     /// As [`Observed::scan`].
     pub(super) async fn keys(&mut self) -> Result<Option<i64>, Error> {
-        self.number(&[b"DBSIZE"]).await
+        Ok(self.read(&[b"DBSIZE"]).await?.and_then(|reply| reply.integer()))
     }
 }
 
 impl Reading {
+    /// Whether a lock that is not found any more has certainly been held until shortly before its lease has ended.
+    pub(super) fn has_expired(&self) -> bool {
+        self.is_near_end() && self.ends.is_some_and(|(end, _)| end <= Instant::now())
+    }
+
+    /// Whether the lease ends so soon that the lock is next read at that end.
+    pub(super) fn is_near_end(&self) -> bool {
+        self.ends.is_some_and(|(end, _)| end.saturating_duration_since(self.at) <= NEAR_END)
+    }
+
+    /// When to read the lock again: shortly before its lease ends, and at that end; `None`: in the next round.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let (end, _) = self.ends?;
+        if self.is_near_end() { Some(end) } else { end.checked_sub(NEAR_END) }
+    }
+
     /// Whether a later reading found the lease that this one found. Between two readings clocks may drift by a thousandth.
     pub(super) fn has_lease_of(&self, later: &Self) -> bool {
         let slack = Duration::from_millis(1) + later.at.saturating_duration_since(self.at) / 1000;
@@ -225,6 +289,27 @@ async fn open(login: &Login) -> Result<Connection, Error> {
     let mut connection = connect(&login.target, &login.trust).await?;
     connection.ask(&[b"CLIENT", b"NO-TOUCH", b"ON"]).await?;
     Ok(connection)
+}
+
+/// Whether an error says that the server lacks a command: managed servers have no CONFIG, for example.
+fn is_unknown(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.starts_with("err unknown command") || text.starts_with("err unknown subcommand")
+}
+
+/// Whether a value has the size that the server said before: a server may lie, or the value has grown since.
+fn is_within_bounds(value: &LockValue) -> bool {
+    let (count, max, bytes) = match value {
+        LockValue::String(owner) => (owner.len(), OWNER_BYTES_MAX, owner.len()),
+        LockValue::Hash(fields) => {
+            let bytes = fields.iter().map(|(field, holds)| field.len() + holds.len());
+            (fields.len(), FIELDS_MAX, bytes.sum())
+        }
+        LockValue::SortedSet(members) => {
+            (members.len(), MEMBERS_MAX, members.iter().map(|(member, _)| member.len()).sum())
+        }
+    };
+    count <= max && bytes <= VALUE_BYTES_MAX
 }
 
 fn texts(reply: &Reply) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -1,6 +1,6 @@
 //! What counts as a lock on a server that does not say how a key was set.
 //!
-//! Rule    a string is a lock by its name: its value may be any text. A hash or a sorted set is one by its value.
+//! Rule    a string is a lock by its name: its value may be any text. A hash is one by its value, a sorted set by both.
 //! Source  the scripts of Redisson, Symfony and redis-semaphore, as `redlatch_core` knows them.
 
 use redlatch_core::keyspace::LockValue;
@@ -27,35 +27,53 @@ impl Kind {
     }
 }
 
-/// Whether the name of a string says that it is a lock: it has the word `lock` (but not `block` or `clock`), `mutex` or
-/// `leader`, in any case.
+/// Whether a name says that it is of a lock: a word in it ends with `lock`, `mutex` or `leader`, in any case, or with its
+/// plural. `block` and `clock` are no locks.
 pub(super) fn names_lock(key: &[u8]) -> bool {
     let name = key.to_ascii_lowercase();
-    let has = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
-    let mut locks = name.windows(4).enumerate().filter(|(_, part)| *part == b"lock");
-    let is_lock = locks.any(|(at, _)| at == 0 || !b"bc".contains(&name[at - 1]));
-    is_lock || has(b"mutex") || has(b"leader")
+    ["lock", "mutex", "leader"].iter().any(|word| {
+        let mut places = name.windows(word.len()).enumerate().filter(|(_, part)| part == &word.as_bytes());
+        places.any(|(at, _)| {
+            let is_other = *word == "lock" && at > 0 && b"bc".contains(&name[at - 1]);
+            !is_other && ends_word(&key[at + word.len() - 1..])
+        })
+    })
 }
 
-/// Whether a value is that of a lock; `has_lease`: whether the key has a time to live.
-pub(super) fn is_lock(value: &LockValue, has_lease: bool) -> bool {
+/// Whether a word ends with the first letter of this text, or with an `s` behind it. The next word may begin with a letter
+/// of the other case.
+fn ends_word(text: &[u8]) -> bool {
+    let goes_on = |next: &u8| next.is_ascii_alphabetic() && next.is_ascii_lowercase() == text[0].is_ascii_lowercase();
+    match &text[1..] {
+        [b's' | b'S', rest @ ..] => !rest.first().is_some_and(goes_on),
+        rest => !rest.first().is_some_and(goes_on),
+    }
+}
+
+/// Whether a value may be that of a lock.
+pub(super) fn is_lock(value: &LockValue) -> bool {
     match value {
         LockValue::String(owner) => !owner.is_empty(),
         LockValue::Hash(fields) => {
             let mut owners = fields.iter().filter(|(field, _)| field != b"mode").peekable();
             owners.peek().is_some() && owners.all(|(field, holds)| is_redisson_owner(field, holds))
         }
-        LockValue::SortedSet(members) => has_lease && members.iter().all(|(_, score)| is_time(*score)),
+        LockValue::SortedSet(members) => {
+            !members.is_empty() && members.iter().all(|(_, score)| is_time(*score))
+        }
     }
 }
 
-/// Whether a field is `client:thread` or `client:thread:write`, and its value counts holds.
+/// Whether a field is `client:thread` or `client:thread:write`, and its value counts holds. Redisson's clients are UUIDs.
 fn is_redisson_owner(field: &[u8], holds: &[u8]) -> bool {
     let owner = field.strip_suffix(b":write").unwrap_or(field);
-    let thread = owner.rsplit(|byte| *byte == b':').next().unwrap_or_default();
-    let has_client = owner.len() > thread.len() + 1;
+    let Some((client, [b':', thread @ ..])) = owner.split_at_checked(36) else { return false };
+    let is_uuid = client.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
     let is_number = !thread.is_empty() && thread.iter().all(u8::is_ascii_digit);
-    has_client && is_number && integer(holds).is_some_and(|holds| holds > 0)
+    is_uuid && is_number && integer(holds).is_some_and(|holds| holds > 0)
 }
 
 /// Whether a score is a Unix time between 2001 and 2286, in seconds or in milliseconds.
@@ -68,13 +86,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_is_a_lock_by_its_name() {
-        for name in
-            ["lock:stock", "job-lock:a", "myLock", "REDLOCK", "unlock", "block:lock", "mutex", "leader"]
-        {
+    fn a_name_is_of_a_lock_if_a_word_ends_so() {
+        for name in [
+            "lock:stock", "job-lock:a", "myLock", "myLockOfA", "REDLOCK", "unlock", "block:lock", "mutex",
+            "leader", "leader-election", "locks:a", "lock_7",
+        ] {
             assert!(names_lock(name.as_bytes()), "{name}");
         }
-        for name in ["", "loc", "block:9", "clock", "session:1", "blocklist"] {
+        for name in [
+            "", "loc", "block:9", "clock", "session:1", "blocklist", "leaderboard:cache", "locker:1", "LOCKER",
+            "lockout:user", "unlocked:7", "locksmith",
+        ] {
             assert!(!names_lock(name.as_bytes()), "{name}");
         }
     }
@@ -82,31 +104,35 @@ mod tests {
     #[test]
     fn a_hash_is_a_lock_if_its_fields_are_owners() {
         let hash = |fields: &[(&str, &str)]| {
-            let text = |text: &str| text.as_bytes().to_vec();
-            is_lock(&LockValue::Hash(fields.iter().map(|(a, b)| (text(a), text(b))).collect()), true)
+            let text = |text: &str| text.replace("ID", "285475da-9152-4c83-822a-67ee2f116a79").into_bytes();
+            is_lock(&LockValue::Hash(fields.iter().map(|(a, b)| (text(a), text(b))).collect()))
         };
-        assert!(hash(&[("285475da:1", "2")]));
-        assert!(hash(&[("mode", "read"), ("a:1", "1"), ("b:22", "3")]));
-        assert!(hash(&[("mode", "write"), ("a:1:write", "1")]));
+        assert!(hash(&[("ID:1", "2")]));
+        assert!(hash(&[("mode", "read"), ("ID:1", "1"), ("ID:22", "3")]));
+        assert!(hash(&[("mode", "write"), ("ID:1:write", "1")]));
         for fields in [
             &[][..],
             &[("mode", "read")],
             &[("name", "Ann")],
-            &[("clicks", "5")],
-            &[("a:1", "x")],
-            &[("a:1", "0")],
-            &[("a:1", "1"), ("age", "7")],
-            &[(":1", "1")],
-            &[("1", "1")],
+            &[("product:17", "2")],
+            &[("ID:1", "x")],
+            &[("ID:1", "0")],
+            &[("ID:1", "1"), ("age", "7")],
+            &[("ID", "1")],
+            &[("ID:", "1")],
+            &[("ID:x", "1")],
+            &[("285475da:1", "1")],
         ] {
             assert!(!hash(fields), "{fields:?}");
         }
     }
 
     #[test]
-    fn a_sorted_set_is_a_lock_if_it_has_a_lease_and_its_scores_are_times() {
-        let set = |score, has_lease| is_lock(&LockValue::SortedSet(vec![(b"a".to_vec(), score)]), has_lease);
-        assert!(set(1_800_000_000.25, true) && set(1_800_000_000_000.0, true));
-        assert!(!set(1_800_000_000.0, false) && !set(7.0, true) && !set(f64::NAN, true));
+    fn a_sorted_set_is_a_lock_if_its_scores_are_times() {
+        let set = |scores: &[f64]| {
+            is_lock(&LockValue::SortedSet(scores.iter().map(|score| (b"a".to_vec(), *score)).collect()))
+        };
+        assert!(set(&[1_800_000_000.25]) && set(&[1_800_000_000_000.0]));
+        assert!(!set(&[7.0]) && !set(&[f64::NAN]) && !set(&[]) && !set(&[1_800_000_000.0, 7.0]));
     }
 }

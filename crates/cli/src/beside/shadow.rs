@@ -37,9 +37,9 @@ async fn serve(options: ShadowOptions) -> Result<u8, Failure> {
     let ShadowOptions { login, rate, pattern, port, http_port } = options;
     let (url, beside) = (login.url(), Arc::new(Beside::new(login.url())));
     let mut signals = signals()?;
+    log_to_stdout()?;
     let mut observed = Observed::connect(login, rate, Arc::clone(&beside)).await?;
     check(&mut observed, &url, pattern.is_some()).await?;
-    log_to_stdout()?;
     let builder = Builder::new().beside(beside).set("lock-lint", "yes").set("bind", "127.0.0.1");
     let builder = builder.set("port", port).set("http-port", http_port).set("http-bind", "127.0.0.1");
     let server = builder.start().await.map_err(|error| error.to_string())?;
@@ -63,7 +63,8 @@ async fn serve(options: ShadowOptions) -> Result<u8, Failure> {
 pub(super) async fn check(observed: &mut Observed, url: &str, has_pattern: bool) -> Result<(), Failure> {
     let server = observed.info("server").await?;
     let mode = server.iter().find(|(name, _)| name == "redis_mode" || name == "server_mode");
-    if let Some((_, mode)) = mode.filter(|(_, mode)| mode != "standalone") {
+    let mode = mode.map(|(_, mode)| &mode[..]).or(observed.is_in_cluster().then_some("cluster"));
+    if let Some(mode) = mode.filter(|mode| *mode != "standalone") {
         return Err(Failure::misused(format!("{url} is in {mode} mode, which is not read")));
     }
     let keys = observed.keys().await?.filter(|keys| *keys > KEYS_MAX && !has_pattern);
@@ -86,10 +87,11 @@ impl Viewer for &Server {
             None => ShownLease::Never,
             Some((end, _)) => ShownLease::Left(end.saturating_duration_since(Instant::now())),
         };
-        self.shadow().show(key, &now.value, lease);
+        let has_expired = before.is_some_and(Reading::has_expired);
+        self.shadow().show(key, &now.value, lease, has_expired);
     }
 
-    fn gone(&mut self, key: &[u8], _: &Reading) {
-        self.shadow().hide(key);
+    fn gone(&mut self, key: &[u8], before: &Reading) {
+        self.shadow().hide(key, before.has_expired());
     }
 }

@@ -5,6 +5,7 @@
 //! Bounds  [`LOCKS_MAX`] locks, whose keys have at most [`KEY_BYTES_MAX`] bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use redlatch_client::Error;
 use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, sleep};
 
-use super::observed::{Observed, Reading};
+use super::observed::{NoReading, Observed, Reading};
 use super::recognise::{Kind, names_lock};
 
 /// What becomes of the readings.
@@ -31,9 +32,17 @@ pub(super) struct Sweep<V> {
     /// The keys that are locks, whatever their names; `None`: by their names.
     pattern: Option<String>,
     known: BTreeMap<Vec<u8>, Known>,
-    /// When leases end, with their keys.
+    /// When locks are read again, with their keys: see [`Reading::due`].
     due: BTreeSet<(Instant, Vec<u8>)>,
     round: u64,
+    /// The key whose reading has failed last.
+    failed: Option<Vec<u8>>,
+    /// Keys whose reading has failed twice: they are not read again.
+    skipped: BTreeSet<Vec<u8>>,
+    /// Locks that this round has found beyond [`LOCKS_MAX`].
+    left_out: u64,
+    /// Whether the server could not be read since the last round.
+    is_failing: bool,
 }
 
 struct Known {
@@ -44,7 +53,9 @@ struct Known {
 }
 
 /// Locks that are kept; further ones are not shown.
-const LOCKS_MAX: usize = 100_000;
+pub(super) const LOCKS_MAX: usize = 100_000;
+/// Keys that are skipped; when there are more, each is read again.
+const SKIPPED_MAX: usize = 1_000;
 /// Bytes of a key that lists of locks show.
 const KEY_BYTES_MAX: usize = 1024;
 /// The pause before a server that could not be read is asked again.
@@ -52,7 +63,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 impl<V: Viewer> Sweep<V> {
     pub(super) fn new(observed: Observed, pattern: Option<String>, viewer: V) -> Self {
-        Self { observed, viewer, pattern, known: BTreeMap::new(), due: BTreeSet::new(), round: 0 }
+        Self {
+            observed,
+            viewer,
+            pattern,
+            known: BTreeMap::new(),
+            due: BTreeSet::new(),
+            round: 0,
+            failed: None,
+            skipped: BTreeSet::new(),
+            left_out: 0,
+            is_failing: false,
+        }
     }
 
     /// How many locks are held.
@@ -60,31 +82,37 @@ impl<V: Viewer> Sweep<V> {
         self.known.len()
     }
 
-    /// Reads round after round. A server that cannot be read for a while is a gap, after which everything is read again.
+    /// Reads round after round.
     ///
     /// # Errors
-    /// The server refuses the login, or a right without which nothing can be read.
+    /// As [`Sweep::round`].
     pub(super) async fn run(&mut self) -> Error {
         loop {
-            match self.round().await {
-                Ok(()) => {}
-                Err(error) if is_denial(&error) => return error,
-                Err(error) => {
-                    if let Err(error) = self.wait_for_the_server(error).await {
-                        return error;
-                    }
-                }
+            if let Err(error) = self.round().await {
+                return error;
             }
         }
     }
 
-    /// Reads every key once, and what was held before.
+    /// Reads every key once, and what was held before. A server that cannot be read for a while is a gap, after which
+    /// everything is read again.
     ///
     /// # Errors
-    /// The server refuses, or the connection fails.
+    /// The server refuses the login, or a right without which nothing can be read.
     pub(super) async fn round(&mut self) -> Result<(), Error> {
+        while let Err(error) = self.try_round().await {
+            if is_denial(&error) {
+                return Err(error);
+            }
+            self.wait_for_the_server(&error).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_round(&mut self) -> Result<(), Error> {
         let (started, mut seen) = (Instant::now(), 0);
         self.round += 1;
+        self.left_out = 0;
         for kind in Kind::ALL {
             let mut cursor = b"0".to_vec();
             loop {
@@ -92,9 +120,9 @@ impl<V: Viewer> Sweep<V> {
                 let (next, keys) = self.observed.scan(&cursor, kind, pattern.as_bytes()).await?;
                 seen += keys.len() as u64;
                 for key in keys {
-                    self.read_due().await?;
                     if self.may_be_lock(&key, kind) {
                         self.read(&key, kind).await?;
+                        self.read_due().await?;
                     }
                 }
                 self.read_due().await?;
@@ -109,53 +137,84 @@ impl<V: Viewer> Sweep<V> {
         let unread: Vec<_> = self.known.iter().filter_map(is_unread).collect();
         for (key, kind) in unread {
             self.read(&key, kind).await?;
+            self.read_due().await?;
         }
         self.note_round(seen, started.elapsed());
         Ok(())
     }
 
-    /// Reads the locks again whose leases have ended.
+    /// Reads the lock that is due first: just one, so that many leases that end at once do not stop the round.
     async fn read_due(&mut self) -> Result<(), Error> {
-        let ended = self.due.range(..(Instant::now(), Vec::new())).map(|(_, key)| key.clone());
-        for key in ended.collect::<Vec<_>>() {
-            if let Some(kind) = self.known.get(&key).map(|known| known.kind) {
-                self.read(&key, kind).await?;
+        let due = self.due.first().filter(|(at, _)| *at <= Instant::now()).cloned();
+        if let Some(due) = due {
+            let (_, key) = &due;
+            match self.known.get(key).map(|known| known.kind) {
+                Some(kind) => self.read(key, kind).await?,
+                None => drop(self.due.remove(&due)),
             }
         }
         Ok(())
     }
 
     fn may_be_lock(&self, key: &[u8], kind: Kind) -> bool {
-        let is_named = kind != Kind::String || self.pattern.is_some() || names_lock(key);
+        let is_named = kind == Kind::Hash || self.pattern.is_some() || names_lock(key);
         is_named && key.len() <= KEY_BYTES_MAX
     }
 
+    /// Reads a key. What is not known of a lock that was held leaves it held, as inferred.
     async fn read(&mut self, key: &[u8], kind: Kind) -> Result<(), Error> {
-        let found = self.observed.lock(key, kind).await?;
-        let before = self.known.remove(key);
-        if let Some((end, _)) = before.as_ref().and_then(|before| before.reading.ends) {
-            self.due.remove(&(end, key.to_vec()));
+        let found = match self.skipped.contains(key) {
+            true => Err(NoReading::Unknown),
+            false => self.observed.lock(key, kind).await,
+        };
+        if let Err(NoReading::Failed(error)) = found {
+            self.note_failure(key);
+            return Err(error);
         }
-        let before = before.map(|before| before.reading);
+        let before = self.known.remove(key);
+        if let Some(due) = before.as_ref().and_then(|before| before.reading.due()) {
+            self.due.remove(&(due, key.to_vec()));
+        }
+        let is_unknown = before.is_some() && matches!(found, Err(NoReading::Unknown));
+        self.observed.beside.set_unread(key, is_unknown);
         match (found, before) {
-            (None, None) => {}
-            (None, Some(before)) => self.viewer.gone(key, &before),
-            (Some(_), None) if self.known.len() >= LOCKS_MAX => {}
-            (Some(reading), before) => {
-                self.viewer.held(key, before.as_ref(), &reading);
-                self.due.extend(reading.ends.map(|(end, _)| (end, key.to_vec())));
+            (Err(NoReading::Unknown), Some(before)) => {
+                self.known.insert(key.to_vec(), Known { round: self.round, ..before });
+            }
+            (Err(_), None) => {}
+            (Err(_), Some(before)) => self.viewer.gone(key, &before.reading),
+            (Ok(_), None) if self.known.len() >= LOCKS_MAX => self.left_out += 1,
+            (Ok(reading), before) => {
+                self.viewer.held(key, before.map(|before| before.reading).as_ref(), &reading);
+                self.due.extend(reading.due().map(|due| (due, key.to_vec())));
                 self.known.insert(key.to_vec(), Known { kind, reading, round: self.round });
             }
         }
         Ok(())
     }
 
+    /// The reading of a key has failed: a reply that breaks the connection must not keep all other keys from being read.
+    fn note_failure(&mut self, key: &[u8]) {
+        if self.failed.as_deref() == Some(key) {
+            if self.skipped.len() >= SKIPPED_MAX {
+                self.skipped.clear();
+            }
+            self.skipped.insert(key.to_vec());
+        }
+        self.failed = Some(key.to_vec());
+    }
+
     /// All keys were read.
-    fn note_round(&self, keys: u64, took: Duration) {
+    fn note_round(&mut self, keys: u64, took: Duration) {
+        self.is_failing = false;
         let beside = &self.observed.beside;
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         beside.keys.store(keys, Relaxed);
         beside.round_ms.store(millis, Relaxed);
+        if beside.left_out.fetch_max(self.left_out, Relaxed) == 0 && self.left_out > 0 {
+            tracing::warn!(left_out = self.left_out, "More locks were read than are shown");
+        }
+        beside.left_out.store(self.left_out, Relaxed);
         beside.rounds.fetch_add(1, Relaxed);
         if beside.is_in_gap.swap(false, Relaxed) {
             let (locks, requests) = (self.locks(), beside.requests.load(Relaxed));
@@ -167,13 +226,14 @@ impl<V: Viewer> Sweep<V> {
     ///
     /// # Errors
     /// The server refuses the login.
-    async fn wait_for_the_server(&mut self, error: Error) -> Result<(), Error> {
+    async fn wait_for_the_server(&mut self, error: &Error) -> Result<(), Error> {
         let beside = &self.observed.beside;
-        if !beside.is_in_gap.swap(true, Relaxed) {
+        beside.is_in_gap.store(true, Relaxed);
+        if !mem::replace(&mut self.is_failing, true) {
             beside.gaps.fetch_add(1, Relaxed);
+            let reason = readable(error.to_string().as_bytes());
+            tracing::warn!(reason, "The observed server cannot be read");
         }
-        let reason = readable(error.to_string().as_bytes());
-        tracing::warn!(reason, "The observed server cannot be read");
         loop {
             sleep(PAUSE).await;
             match self.observed.reconnect().await {
@@ -187,6 +247,6 @@ impl<V: Viewer> Sweep<V> {
 
 /// Whether the server refuses the login, or a right.
 fn is_denial(error: &Error) -> bool {
-    let codes = ["NOAUTH", "NOPERM", "WRONGPASS"];
+    let codes = ["NOAUTH", "NOPERM", "WRONGPASS", "ERR unknown command"];
     matches!(error, Error::Refused(text) if codes.iter().any(|code| text.starts_with(code)))
 }

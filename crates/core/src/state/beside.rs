@@ -3,8 +3,10 @@
 //! Owns    [`Beside`]: where that server is, what reading it has cost, and how what is shown is known. The reader of that
 //!         server keeps it up to date.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
 use redlatch_proto::clock::{Deadline, LockTime};
 use redlatch_proto::error::Refusal;
 
@@ -19,12 +21,16 @@ pub struct Beside {
     pub rounds: AtomicU64,
     /// Keys that the last of these rounds has seen.
     pub keys: AtomicU64,
+    /// Locks that the last of these rounds has found beyond those that are shown.
+    pub left_out: AtomicU64,
     /// Milliseconds that the last of these rounds has taken.
     pub round_ms: AtomicU64,
     /// How often it could not be read for a while.
     pub gaps: AtomicU64,
     /// Whether it cannot be read, or not all of it was read since.
     pub is_in_gap: AtomicBool,
+    /// The keys of locks that were read earlier, and could not be read again.
+    unread: Mutex<BTreeSet<Vec<u8>>>,
 }
 
 impl Beside {
@@ -33,10 +39,20 @@ impl Beside {
         Self { address, is_in_gap: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// How it is known that a lock with this deadline is held: `read`, or `inferred` from an earlier reading.
-    pub(crate) fn known(&self, deadline: Option<Deadline>, now: LockTime) -> &'static str {
+    /// Notes whether the lock of a key could not be read again.
+    pub fn set_unread(&self, key: &[u8], is_unread: bool) {
+        let mut unread = self.unread.lock();
+        match is_unread {
+            true => drop(unread.insert(key.to_vec())),
+            false => drop(unread.remove(key)),
+        }
+    }
+
+    /// How it is known that the lock of a key, with this deadline, is held: `read`, or `inferred` from an earlier reading.
+    pub(crate) fn known(&self, key: &[u8], deadline: Option<Deadline>, now: LockTime) -> &'static str {
         let is_over = deadline.is_some_and(|deadline| deadline.has_passed(now));
-        if is_over || self.is_in_gap.load(Relaxed) { INFERRED } else { "read" }
+        let is_unread = || self.unread.lock().contains(key);
+        if is_over || self.is_in_gap.load(Relaxed) || is_unread() { INFERRED } else { "read" }
     }
 
     /// The refusal of a command that would change a lock, or rely on a token.
@@ -46,7 +62,7 @@ impl Beside {
     }
 
     /// The lines of INFO.
-    pub(crate) fn fields(&self) -> [(&'static str, String); 8] {
+    pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
         let number = |counter: &AtomicU64| counter.load(Relaxed).to_string();
         [
             ("beside_server", self.address.clone()),
@@ -56,6 +72,7 @@ impl Beside {
             ("beside_requests", number(&self.requests)),
             ("beside_rounds", number(&self.rounds)),
             ("beside_keys", number(&self.keys)),
+            ("beside_left_out", number(&self.left_out)),
             ("beside_round_ms", number(&self.round_ms)),
         ]
     }

@@ -338,7 +338,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         let limit = held.kind.limit().map(u64::from);
         maybe_integer(self.field("limit"), limit);
         self.field("holders").array(held.holders.len());
-        held.holders.iter().for_each(|holder| self.holder(holder));
+        held.holders.iter().for_each(|holder| self.holder(name, holder));
         self.field("waiters").count(held.waiters);
         maybe_integer(self.field("waited"), waited);
         self.field("polls").integer(number(held.polls));
@@ -347,7 +347,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         }
     }
 
-    fn holder(&mut self, holder: &LockHolder) {
+    fn holder(&mut self, key: &[u8], holder: &LockHolder) {
         let now = self.now;
         let since = holder.since.map(|since| Now { lock: since, ..now }.wall().as_millis());
         let held = holder.since.map(|since| now.lock.millis_since(since));
@@ -366,7 +366,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.field("session").integer(holder.is_of_session.into());
         answer_meta(self.field("meta"), &holder.meta);
         if let Some(beside) = &self.shared.beside {
-            self.field("known").bulk(beside.known(holder.deadline, now.lock).as_bytes());
+            self.field("known").bulk(beside.known(key, holder.deadline, now.lock).as_bytes());
         }
     }
 

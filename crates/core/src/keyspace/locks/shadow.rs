@@ -4,9 +4,10 @@
 //!         [`Keyspace::keep_ended`](crate::keyspace::Keyspace::keep_ended).
 //! Rule    a grant has no token and no client. It goes on for as long as readings find its owner.
 
+use std::collections::BTreeSet;
+
 use crate::keyspace::{Entry, Lease, Occupied, ViewLocks};
 use crate::locks::EndReason;
-use crate::locks::foreign::sole_owner;
 use crate::types::{Hash, Object, Seed, SortedSet};
 
 /// The value of a lock of another server.
@@ -40,13 +41,14 @@ impl LockValue {
 }
 
 impl ViewLocks<'_, '_> {
-    /// The lock of a key was read. The same lock goes on if it has the owner that it had.
-    pub fn show_held(&mut self, key: &[u8], value: &LockValue, mut lease: Lease) {
+    /// The lock of a key was read. The same lock goes on if it has the owners that it had; `has_expired`: otherwise the
+    /// lease of the old one has ended.
+    pub fn show_held(&mut self, key: &[u8], value: &LockValue, mut lease: Lease, has_expired: bool) {
         let object = value.object(self.view.seed());
         let found = self.view.entry(key).occupied();
-        let other = found.filter(|found| !has_owner_of(found, &object)).map(|found| found.deadline());
+        let other = found.filter(|found| !has_owners_of(found, &object)).map(|found| found.deadline());
         if let Some(deadline) = other {
-            self.show_free(key);
+            self.show_free(key, has_expired);
             if lease == Lease::Keep {
                 lease = deadline.map_or(Lease::Never, Lease::Until);
             }
@@ -65,21 +67,28 @@ impl ViewLocks<'_, '_> {
     }
 
     /// The lock of a key was not found any more: its lease has ended, or else it was released.
-    pub fn show_free(&mut self, key: &[u8]) {
-        let now = self.view.now.lock;
+    pub fn show_free(&mut self, key: &[u8], has_expired: bool) {
         if let Some(mut found) = self.view.entry(key).occupied() {
-            let has_expired = found.deadline().is_some_and(|deadline| deadline.has_passed(now));
             found.remove_for(if has_expired { EndReason::Expired } else { EndReason::Released });
         }
     }
 }
 
-/// Whether a key has the owner that a value names: an object, or else a string.
-fn has_owner_of(found: &Occupied<'_>, value: &Result<Object, &[u8]>) -> bool {
+/// Whether a key has the owners that a value names: an object, or else a string.
+fn has_owners_of(found: &Occupied<'_>, value: &Result<Object, &[u8]>) -> bool {
     match (found.object(), value) {
         (None, Err(owner)) => found.string() == Ok(*owner),
-        (Some(held), Ok(object)) => sole_owner(held) == sole_owner(object),
+        (Some(held), Ok(object)) => owners(held) == owners(object),
         _ => false,
+    }
+}
+
+/// The fields of a hash, or the members of a sorted set.
+fn owners(object: &Object) -> BTreeSet<&[u8]> {
+    match object {
+        Object::Hash(hash) => hash.iter().map(|(field, _)| field).collect(),
+        Object::SortedSet(set) => set.entries().map(|(member, _)| member).collect(),
+        _ => BTreeSet::new(),
     }
 }
 
