@@ -26,6 +26,7 @@ Shared crates/core/src/commands/shared.rs
   log: in State
   extension: in Testing
   peers: in Peers
+  beside: in Beside
   none: commands cluster_enabled clock log_limits stop pause expires_actively namespace cluster random config_file
 
 Keyspace crates/core/src/keyspace/mod.rs
@@ -197,6 +198,11 @@ Monitors crates/core/src/state/monitors.rs
 Instance crates/core/src/commands/shared/parts.rs
   run_id: bounded by forty digits
   none: started port tls_port certificates_end probe
+
+Beside crates/core/src/state/beside.rs
+  address: bounded by the argument of the program
+  unread: bounded by the locks that are shown
+  none: requests rounds keys round_ms gaps is_in_gap left_out
 
 Peers crates/core/src/commands/peers.rs
   all: bounded by the nodes

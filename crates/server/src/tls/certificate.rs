@@ -1,7 +1,8 @@
 //! What is read from certificates: the names of users (`tls-auth-clients-user`), and until when one is valid.
 //!
 //! Rule    a certificate that comes here is valid. What is strange in it names nobody, and has no end.
-//! Source  RFC 5280, 4.1 and 4.1.2.5: dates, 4.1.2.4 and 4.2.1.6: names; Redis 8.6 `tls.c`: the common name; Valkey 9.1 `tls.c`: URIs.
+//! Source  RFC 5280, 4.1 and 4.1.2.5: dates, 4.1.2.4 and 4.2.1.6: names; Redis 8.6 `tls.c`: the common name; Valkey 9.1
+//!         `tls.c`: URIs.
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
