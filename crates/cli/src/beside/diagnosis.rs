@@ -103,7 +103,8 @@ impl Diagnosis {
                 lock: lock.clone(),
                 text: match seen.is_certain {
                     true => "it has no lease: if its holder crashes, it stays".to_owned(),
-                    false => "it has no lease, and is a lock by its name: a crash of its holder leaves it".to_owned(),
+                    false => "it has no lease, and is a lock by its name: a crash of its holder leaves it"
+                        .to_owned(),
                 },
                 advice: "take it with SET key owner NX PX lease",
             });
@@ -282,8 +283,8 @@ mod tests {
             at: now,
             ends: ends.map(|end| (end, end)),
         };
+        let mut seen = Diagnosis::new(true);
         let (ended, later) = (reading(Some(now)), reading(now.checked_add(Duration::from_secs(3_600))));
-        let mut seen = Diagnosis::default();
         seen.held(b"lock:expired", None, &ended);
         seen.gone(b"lock:expired", &ended);
         seen.held(b"lock:released", None, &later);
@@ -294,7 +295,19 @@ mod tests {
         seen.held(b"lock:stays", Some(&endless), &endless);
         let found = seen.of_locks();
         assert_eq!(rules(&found), ["lease-ended", "no-lease"]);
+        assert_eq!(found[1].severity, Severity::Error);
+        assert!(!seen.locks.contains_key(&b"lock:released"[..]), "what has no finding is not kept");
         assert_eq!(found[1].lock, Some((b"lock:stays".to_vec(), Some(b"me".to_vec()))));
+    }
+
+    #[test]
+    fn a_lock_by_its_name_alone_is_no_error() {
+        let endless = Reading { value: LockValue::String(b"me".to_vec()), at: Instant::now(), ends: None };
+        let mut seen = Diagnosis::new(false);
+        seen.held(b"lock:a", None, &endless);
+        seen.held(b"lock:a", Some(&endless), &endless);
+        let [found] = &seen.of_locks()[..] else { panic!() };
+        assert!(found.severity == Severity::Warning && found.text.contains("by its name"), "{found:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) struct Observed {
     /// When the last request was sent.
     sent: Instant,
     pub(super) beside: Arc<Beside>,
-    /// What the login may not do, in words.
+    /// What the login may not do, and what the server lacks, in words.
     pub(super) forbidden: BTreeSet<String>,
 }
 
@@ -65,7 +65,7 @@ const MEMBERS_MAX: usize = 100;
 /// Bytes of all elements of a value.
 const VALUE_BYTES_MAX: usize = 8 * 1024;
 /// How long before its end a lease must be read, for its end to be seen. A release in this time is taken for that end.
-const NEAR_END: Duration = Duration::from_millis(100);
+const NEAR_END: Duration = Duration::from_millis(250);
 /// Keys that one SCAN looks at.
 const KEYS_PER_SCAN: &[u8] = b"100";
 
@@ -147,6 +147,8 @@ impl Observed {
         match usize::try_from(self.number(&[length, key]).await?) {
             Ok(0) => return Err(NoReading::Gone),
             Ok(length) if length <= max => {}
+            // The owner that was shown is not the value any more.
+            Ok(_) if kind == Kind::String => return Err(NoReading::Gone),
             _ => return Err(NoReading::Unknown),
         }
         if kind == Kind::String {
@@ -200,7 +202,7 @@ impl Observed {
             false => String::from_utf8_lossy(words[0]).into_owned(),
         };
         if !self.forbidden.contains(&what) {
-            tracing::warn!(what, "The login of the observed server forbids a part of the reading");
+            tracing::warn!(what, "The observed server refuses a part of the reading");
             self.forbidden.insert(what);
         }
         Err(NoReading::Unknown)

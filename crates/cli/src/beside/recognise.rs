@@ -43,7 +43,8 @@ pub(super) fn names_lock(key: &[u8]) -> bool {
 /// Whether a word ends with the first letter of this text, or with an `s` behind it. The next word may begin with a letter
 /// of the other case.
 fn ends_word(text: &[u8]) -> bool {
-    let goes_on = |next: &u8| next.is_ascii_alphabetic() && next.is_ascii_lowercase() == text[0].is_ascii_lowercase();
+    let goes_on =
+        |next: &u8| next.is_ascii_alphabetic() && next.is_ascii_lowercase() == text[0].is_ascii_lowercase();
     match &text[1..] {
         [b's' | b'S', rest @ ..] => !rest.first().is_some_and(goes_on),
         rest => !rest.first().is_some_and(goes_on),
@@ -94,8 +95,8 @@ mod tests {
             assert!(names_lock(name.as_bytes()), "{name}");
         }
         for name in [
-            "", "loc", "block:9", "clock", "session:1", "blocklist", "leaderboard:cache", "locker:1", "LOCKER",
-            "lockout:user", "unlocked:7", "locksmith",
+            "", "loc", "block:9", "clock", "session:1", "blocklist", "leaderboard:cache", "locker:1",
+            "LOCKER", "lockout:user", "unlocked:7", "locksmith",
         ] {
             assert!(!names_lock(name.as_bytes()), "{name}");
         }

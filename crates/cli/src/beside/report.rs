@@ -23,7 +23,7 @@ pub(super) struct Report {
     pub(super) locks: usize,
     /// The worst first.
     pub(super) findings: Vec<Finding>,
-    /// What the login may not do.
+    /// What the login may not do, and what the server lacks.
     pub(super) forbidden: BTreeSet<String>,
     pub(super) shows_owners: bool,
 }
@@ -48,7 +48,7 @@ impl Report {
         }
         if !self.forbidden.is_empty() {
             let words: Vec<&str> = self.forbidden.iter().map(String::as_str).collect();
-            text.push_str(&format!("The login forbids a part: {}\n", words.join(", ")));
+            text.push_str(&format!("The server refuses a part of the reading: {}\n", words.join(", ")));
         }
         self.findings.iter().for_each(|finding| text.push_str(&self.line(finding)));
         if self.findings.is_empty() {

@@ -35,7 +35,7 @@ pub(super) struct Sweep<V> {
     /// When locks are read again, with their keys: see [`Reading::due`].
     due: BTreeSet<(Instant, Vec<u8>)>,
     round: u64,
-    /// The key whose reading has failed last.
+    /// The key whose reading has failed last, and has not succeeded since.
     failed: Option<Vec<u8>>,
     /// Keys whose reading has failed twice: they are not read again.
     skipped: BTreeSet<Vec<u8>>,
@@ -171,14 +171,14 @@ impl<V: Viewer> Sweep<V> {
             self.note_failure(key);
             return Err(error);
         }
+        self.failed.take_if(|failed| failed == key);
         let before = self.known.remove(key);
         if let Some(due) = before.as_ref().and_then(|before| before.reading.due()) {
             self.due.remove(&(due, key.to_vec()));
         }
-        let is_unknown = before.is_some() && matches!(found, Err(NoReading::Unknown));
-        self.observed.beside.set_unread(key, is_unknown);
+        self.observed.beside.set_unread(key, before.is_some() && matches!(found, Err(NoReading::Unknown)));
         match (found, before) {
-            (Err(NoReading::Unknown), Some(before)) => {
+            (Err(NoReading::Unknown), Some(before)) if before.kind == kind => {
                 self.known.insert(key.to_vec(), Known { round: self.round, ..before });
             }
             (Err(_), None) => {}
@@ -195,13 +195,14 @@ impl<V: Viewer> Sweep<V> {
 
     /// The reading of a key has failed: a reply that breaks the connection must not keep all other keys from being read.
     fn note_failure(&mut self, key: &[u8]) {
-        if self.failed.as_deref() == Some(key) {
-            if self.skipped.len() >= SKIPPED_MAX {
-                self.skipped.clear();
-            }
-            self.skipped.insert(key.to_vec());
+        if self.failed.take().is_none_or(|failed| failed != key) {
+            self.failed = Some(key.to_vec());
+            return;
         }
-        self.failed = Some(key.to_vec());
+        if self.skipped.len() >= SKIPPED_MAX {
+            self.skipped.clear();
+        }
+        self.skipped.insert(key.to_vec());
     }
 
     /// All keys were read.
@@ -211,10 +212,9 @@ impl<V: Viewer> Sweep<V> {
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         beside.keys.store(keys, Relaxed);
         beside.round_ms.store(millis, Relaxed);
-        if beside.left_out.fetch_max(self.left_out, Relaxed) == 0 && self.left_out > 0 {
+        if beside.left_out.swap(self.left_out, Relaxed) == 0 && self.left_out > 0 {
             tracing::warn!(left_out = self.left_out, "More locks were read than are shown");
         }
-        beside.left_out.store(self.left_out, Relaxed);
         beside.rounds.fetch_add(1, Relaxed);
         if beside.is_in_gap.swap(false, Relaxed) {
             let (locks, requests) = (self.locks(), beside.requests.load(Relaxed));
