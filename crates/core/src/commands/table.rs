@@ -135,9 +135,6 @@ pub struct Table {
     total: usize,
 }
 
-/// Length of the longest name of a command.
-const NAME_BYTES_MAX: usize = 24;
-
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::with(&[]));
 
 /// The commands of the core. A server may have more: [`Shared::commands`](crate::commands::Shared::commands).
@@ -156,7 +153,7 @@ impl Table {
         let size = (commands.len() * 4).next_power_of_two();
         let mut table = Self { commands, buckets: vec![u16::MAX; size], listed: Vec::new(), total };
         for index in 0..table.commands.len() {
-            let mut at = fold(table.commands[index].name.as_bytes()).1 as usize & (size - 1);
+            let mut at = hash(table.commands[index].row.name.as_bytes()) & (size - 1);
             while table.buckets[at] != u16::MAX {
                 at = (at + 1) & (size - 1);
             }
@@ -170,14 +167,10 @@ impl Table {
     /// The command of that name, in any letter case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Command> {
-        if name.len() > NAME_BYTES_MAX {
-            return None;
-        }
-        let (folded, hash) = fold(name);
-        let mut at = hash as usize & (self.buckets.len() - 1);
+        let mut at = hash(name) & (self.buckets.len() - 1);
         loop {
             let command = self.commands.get(usize::from(self.buckets[at]))?;
-            if command.name.as_bytes() == &folded[..name.len()] {
+            if command.is_named(name) {
                 return Some(command);
             }
             at = (at + 1) & (self.buckets.len() - 1);
@@ -188,12 +181,7 @@ impl Table {
     #[inline]
     pub(crate) fn find_from(&self, last: &mut u16, name: &[u8]) -> Option<&Command> {
         match self.commands.get(usize::from(*last)) {
-            Some(command)
-                if name == command.row.name.as_bytes()
-                    || name.eq_ignore_ascii_case(command.row.name.as_bytes()) =>
-            {
-                Some(command)
-            }
+            Some(command) if command.is_named(name) => Some(command),
             _ => {
                 let command = self.find(name)?;
                 *last = command.place;
@@ -280,9 +268,22 @@ impl Command {
         }
     }
 
+    /// Whether that is its name, in any letter case, without its container's.
+    #[inline]
+    fn is_named(&self, name: &[u8]) -> bool {
+        let own = self.row.name.as_bytes();
+        name.len() == own.len() && (name == own || self.is_named_in_another_case(name))
+    }
+
+    /// Most clients that do not write a name in upper case write all of it in lower case, which is compared at once.
+    #[inline(never)]
+    fn is_named_in_another_case(&self, name: &[u8]) -> bool {
+        name == self.name.as_bytes() || name.eq_ignore_ascii_case(self.row.name.as_bytes())
+    }
+
     /// The subcommand of that name, in any letter case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&Command> {
-        self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
+        self.subcommands.iter().find(|sub| sub.is_named(name))
     }
 
     /// Its syntax: `SET <key> <value> [NX | XX]`.
@@ -381,18 +382,21 @@ fn step(arg: &Arg) -> usize {
     if let Kind::Block(inner) = arg.kind { inner.len() } else { 1 }
 }
 
-/// The name in lower case, and a hash of it.
+/// A hash of the length of a name, its first and its last bytes: constant work, however long the name is.
 #[inline]
-fn fold(name: &[u8]) -> ([u8; NAME_BYTES_MAX], u64) {
-    let mut folded = [0; NAME_BYTES_MAX];
-    folded[..name.len()].copy_from_slice(name);
-    folded.make_ascii_lowercase();
-    let mut hash = name.len() as u64;
-    for chunk in folded.chunks_exact(8) {
-        let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
-        hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
-    }
-    (folded, hash >> 32)
+fn hash(name: &[u8]) -> usize {
+    // A letter differs from itself in the other case by this bit alone.
+    const LETTERS: u64 = !0x2020_2020_2020_2020;
+    const FACTOR: u64 = 0x517C_C1B7_2722_0A95;
+    let (first, last) = match (name.first_chunk(), name.last_chunk(), name.first_chunk(), name.last_chunk()) {
+        (Some(first), Some(last), ..) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        (.., Some(first), Some(last)) => {
+            (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into())
+        }
+        _ => (name.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0),
+    };
+    let mixed = (first & LETTERS).wrapping_mul(FACTOR).rotate_left(5) ^ (last & LETTERS);
+    ((mixed ^ name.len() as u64).wrapping_mul(FACTOR) >> 32) as usize
 }
 
 #[cfg(test)]
@@ -409,8 +413,8 @@ mod tests {
                 "{}",
                 command.name
             );
-            assert!(command.name.len() <= NAME_BYTES_MAX, "{}", command.name);
         }
+        assert!(table().find(b"gEt").is_some_and(|command| command.row.name == "GET"));
         assert!(table().find(b"get\0").is_none());
         assert!(table().find(&[b'x'; 100]).is_none());
     }

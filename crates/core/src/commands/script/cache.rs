@@ -151,9 +151,13 @@ impl ScriptCache {
 
     /// The script of that SHA-1, whose digits a client sent in either letter case.
     pub(in crate::commands) fn find(&self, digits: &[u8]) -> Option<Arc<Script>> {
-        let mut sha: Sha = digits.try_into().ok()?;
-        sha.make_ascii_lowercase();
-        self.get(&sha)
+        let sha: &Sha = digits.try_into().ok()?;
+        // Nearly all clients send the digits as they were told them.
+        self.get(sha).or_else(|| {
+            let mut sha = *sha;
+            sha.make_ascii_lowercase();
+            self.get(&sha)
+        })
     }
 
     /// Adds a script that stays until SCRIPT FLUSH.

@@ -431,7 +431,7 @@ impl Calls for ScriptContext<'_, '_> {
             Entry::Vacant(_) => Ok(false),
             Entry::Occupied(found) => {
                 let mut is_held = is_held(found, change.value);
-                if is_held == Ok(true) {
+                if matches!(is_held, Ok(true)) {
                     self.session.called.note(changes.index, &self.shared.stats.commands);
                     if let Err(refusal) = change_entry(found, deadline, self.now) {
                         failing = changes;
@@ -441,7 +441,7 @@ impl Calls for ScriptContext<'_, '_> {
                 is_held
             }
         };
-        if is_held == Ok(false) && Caller::Script(self.purpose).says_outcomes() {
+        if matches!(is_held, Ok(false)) && Caller::Script(self.purpose).says_outcomes() {
             let (asked, name) = match deadline {
                 Some(_) => (HolderRequest::Extend, "extending script"),
                 None => (HolderRequest::Release, "releasing script"),
