@@ -26,6 +26,7 @@ Shared crates/core/src/commands/shared.rs
   log: in State
   extension: in Testing
   peers: in Peers
+  beside: in Beside
   none: commands cluster_enabled clock log_limits stop pause expires_actively namespace cluster random config_file
 
 Keyspace crates/core/src/keyspace/mod.rs
@@ -37,6 +38,11 @@ Keyspace crates/core/src/keyspace/mod.rs
   none: hasher seed databases shows_all_locks tells_contended waits last_token keeps_releases alarm memory largest ledger
   linked: bounded by the shards
   none: tick_from lookups
+
+Beside crates/core/src/state/beside.rs
+  address: bounded by an argument of the program
+  unread: bounded by the locks that are shown
+  none: requests rounds keys left_out round_ms gaps is_in_gap
 
 ShardState crates/core/src/keyspace/mod.rs
   shard: counted in Keyspace::used_bytes

@@ -184,7 +184,8 @@ mod shown {
         server.ask("PEXPIRE lock:pool 3600000");
         let shadow = Shadow::start(&server.url(), &[]);
         shadow.read_all();
-        server.ask("MULTI\r\nZREM lock:pool one two\r\nZADD lock:pool 1800000000000 three 1800000000000 four\r\nPEXPIRE lock:pool 3600000\r\nEXEC");
+        let change = "ZREM lock:pool one two\r\nZADD lock:pool 1800000000000 three 1800000000000 four";
+        server.ask(&format!("MULTI\r\n{change}\r\nPEXPIRE lock:pool 3600000\r\nEXEC"));
         shadow.read_all();
         let history = shadow.ask("LOCK.HISTORY");
         assert!(history.contains("lock:pool") && history.contains("$8\r\nreleased\r\n"), "{history}");
