@@ -39,6 +39,11 @@ Keyspace crates/core/src/keyspace/mod.rs
   linked: bounded by the shards
   none: tick_from lookups
 
+Beside crates/core/src/state/beside.rs
+  address: bounded by an argument of the program
+  unread: bounded by the locks that are shown
+  none: requests rounds keys left_out round_ms gaps is_in_gap
+
 ShardState crates/core/src/keyspace/mod.rs
   shard: counted in Keyspace::used_bytes
   observers: counted tracking

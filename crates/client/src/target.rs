@@ -137,6 +137,7 @@ mod tests {
             ("redis://me:secret@host", "host:6379", "me", "secret", 0),
             ("rediss://host:7000/", "host:7000", "", "", 0),
             ("unix:///run/redlatch.sock", "/run/redlatch.sock", "", "", 0),
+            ("unix:///run/a@b.sock", "/run/a@b.sock", "", "", 0),
         ] {
             let target = Target::parse(url).unwrap();
             assert_eq!(

@@ -218,6 +218,8 @@ fn a_server_that_is_full_of_clients_is_looked_at_and_that_moves_no_figure_of_cli
 #[test]
 fn lint_and_clients_are_told() {
     let server = server(&[("lock-lint", "yes")]);
+    server.keys().set("lock:of-this-program", "me", None);
+    assert_eq!(told(&server, "/api/lint")["findings"], json!([]), "it is no mistake of a client");
     let mut client = holder(&server, &[]);
     assert_eq!(client.ask(b"CLIENT SETNAME worker\r\n"), "+OK");
     assert_eq!(client.ask(b"SET lock:endless me NX\r\n"), "+OK");
