@@ -93,7 +93,8 @@ def same_anywhere(target: Target) -> dict[str, str]:
     of_c = f"CFLAGS_{target.triple.replace('-', '_')}"
     rust = [*os.environ.get("RUSTFLAGS", "").split(), *[f"--remap-path-prefix={each}" for each in maps]]
     c = [os.environ.get(of_c, ""), *[shlex.quote(f"-ffile-prefix-map={each}") for each in maps]]
-    return {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust), of_c: " ".join(c).strip(), "CC_SHELL_ESCAPED_FLAGS": "1", "SOURCE_DATE_EPOCH": str(seconds())}
+    made = {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust), of_c: " ".join(c).strip(), "CC_SHELL_ESCAPED_FLAGS": "1"}
+    return made | {"SOURCE_DATE_EPOCH": str(seconds())}
 
 
 def build(target: Target, features: str, profile: str) -> pathlib.Path:
