@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 
-from .common import ROOT, Failure, output
+from .common import ROOT, Failure, output, seconds
 from .targets import Target, machine_here
 
 # Profiles of Cargo.toml: their folders below cargo's target directory have the same name.
@@ -82,8 +82,9 @@ def compiler(target: Target) -> tuple[str, dict[str, str]]:
     raise Failure(f"a C compiler for {target.triple} is missing: {by_hand}pip install cargo-zigbuild ziglang, or set {name}")
 
 
-def same_paths(target: Target) -> dict[str, str]:
-    """The flags of both compilers by which the folders of this repository and of the packages have the same names anywhere."""
+def same_anywhere(target: Target) -> dict[str, str]:
+    """By these variables both compilers call the folders of this repository and of the packages the same, and C that tells its date
+    tells that of the release."""
     home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
     names = {folder: "crates" for folder in home.glob("registry/src/*")}
     # Of several that fit, the last one counts.
@@ -92,7 +93,8 @@ def same_paths(target: Target) -> dict[str, str]:
     of_c = f"CFLAGS_{target.triple.replace('-', '_')}"
     rust = [*os.environ.get("RUSTFLAGS", "").split(), *[f"--remap-path-prefix={each}" for each in maps]]
     c = [os.environ.get(of_c, ""), *[shlex.quote(f"-ffile-prefix-map={each}") for each in maps]]
-    return {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust), of_c: " ".join(c).strip(), "CC_SHELL_ESCAPED_FLAGS": "1"}
+    made = {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust), of_c: " ".join(c).strip(), "CC_SHELL_ESCAPED_FLAGS": "1"}
+    return made | {"SOURCE_DATE_EPOCH": str(seconds())}
 
 
 def build(target: Target, features: str, profile: str) -> pathlib.Path:
@@ -105,7 +107,7 @@ def build(target: Target, features: str, profile: str) -> pathlib.Path:
     command += feature_flags(features)
     if needs_frameworks(target):
         command += ["--", "-C", f"link-arg=-F{write_frameworks()}"]
-    if subprocess.run(command, cwd=ROOT, env={**os.environ, **same_paths(target), **variables}).returncode != 0:
+    if subprocess.run(command, cwd=ROOT, env={**os.environ, **same_anywhere(target), **variables}).returncode != 0:
         raise Failure(f"cargo cannot build for {target.triple}")
     return target_folder() / target.triple / profile / target.program
 

@@ -55,10 +55,15 @@ class Release:
 def begin(out: pathlib.Path) -> Release:
     """The release of these sources. Its date is SOURCE_DATE_EPOCH, or that of the last commit."""
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    return Release(version, seconds(), out)
+
+
+def seconds() -> int:
+    """The date of the release, in seconds since 1970."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given is not None and not given.isdecimal():
         raise Failure(f"SOURCE_DATE_EPOCH is '{given}': it must be a number of seconds since 1970")
-    return Release(version, int(given or output("git", "log", "-1", "--format=%ct")), out)
+    return int(given or output("git", "log", "-1", "--format=%ct"))
 
 
 def check_version(release: Release, file: pathlib.Path, found: str) -> None:
