@@ -204,11 +204,6 @@ Instance crates/core/src/commands/shared/parts.rs
   run_id: bounded by forty digits
   none: started port tls_port certificates_end probe
 
-Beside crates/core/src/state/beside.rs
-  address: bounded by the argument of the program
-  unread: bounded by the locks that are shown
-  none: requests rounds keys round_ms gaps is_in_gap left_out
-
 Peers crates/core/src/commands/peers.rs
   all: bounded by the nodes
   streams: bounded by the nodes and their waiting clients

@@ -551,7 +551,7 @@ mod secrets {
 mod doctor {
     use super::*;
 
-    /// The report with a lock that has no lease, as JSON. The observation is longer each time, because this machine may be busy.
+    /// The report with a lock that has no lease, as JSON. The observation is longer each time: this machine may be busy.
     fn report(url: &str, more: &[&str]) -> (Option<i32>, Value) {
         let mut times = ["1s", "4s", "16s", "64s"].into_iter();
         loop {
