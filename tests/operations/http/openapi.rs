@@ -15,8 +15,7 @@ use crate::support::stream::Peer;
 use crate::support::waits::wait_until;
 
 const FILE: &str = include_str!("../../../docs/openapi.json");
-/// Fields that no server alone answers: those of a cluster, those of the shadow of another server, and that of a sample that has
-/// failed.
+/// Fields that no server alone answers: those of a cluster, of the shadow of another server, and of a sample that has failed.
 const ELSEWHERE: &[&str] = &[
     "/components/schemas/Group/",
     "/components/schemas/Holder/properties/known",
