@@ -32,7 +32,7 @@ use Takes::{Fields, Flag, Number, Text};
 
 /// All options.
 pub const ROWS: [Row; 5] = [
-    row("why", Text(|given, why| given.why = why), "What the lock is for: the field reason of meta."),
+    row("why", Text(|given, why| given.why = why), "Says why the lock is taken: the field reason of meta."),
     row("meta", Fields(|given, meta| given.meta = meta), "Notes of the holder, which everybody sees."),
     row("shared", Flag(|given, shared| given.shared = shared), "Shares the lock with others that share it."),
     row("permits", Number(|given, count| given.permits = count), "Takes permits of a semaphore. Needs 'of'."),
