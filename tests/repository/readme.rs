@@ -36,6 +36,7 @@ use super::tidy::map;
 type Section = (&'static str, &'static str, fn() -> String);
 
 const SECTIONS: &[Section] = &[
+    ("README.md", "badge", || badge(&field("repository"))),
     ("README.md", "figures", race::main_rows),
     ("docs/architecture.md", "crates", || drawn("src/lib.rs")),
     ("docs/architecture.md", "layers", || drawn("crates/core/src/lib.rs")),
@@ -77,8 +78,9 @@ const FILES: &[Generated] = &[
     (race::CLUSTER_TABLES, race::cluster_tables),
 ];
 
-/// The limit for the README: short enough to read in one sitting.
+/// The limits for the README: short enough to read in one sitting.
 const README_BYTES_MAX: usize = 15_000;
+const README_WORDS_MAX: usize = 1_500;
 
 mod readme {
     use super::*;
@@ -98,12 +100,22 @@ mod readme {
     fn a_newcomer_reads_it_in_one_go_and_sees_the_picture() {
         let text = read("README.md");
         assert!(text.len() < README_BYTES_MAX, "{} bytes", text.len());
+        let words = text.split_whitespace().count();
+        assert!(words < README_WORDS_MAX, "{words} words");
         assert!(text.contains(&format!("]({})", race::PLOT)), "README.md shows the picture");
         let clients = crate::clients::table::clients().len();
         assert!(
             text.contains(&format!("[{clients} clients](docs/clients.md)")),
             "there are {clients} clients"
         );
+    }
+
+    #[test]
+    fn the_badge_is_that_of_the_repository_if_there_is_one() {
+        assert_eq!(badge(""), "");
+        let checks = "https://example.org/redlatch/actions/workflows/ci.yml";
+        let shown = format!("[![checks]({checks}/badge.svg)]({checks})\n");
+        assert_eq!(badge("https://example.org/redlatch"), shown);
     }
 
     #[test]
@@ -206,6 +218,17 @@ fn contact() -> String {
     match field("security").as_str() {
         "" => "There is no public place to report to yet: `security` in `Cargo.toml` is empty.".to_owned(),
         place => format!("Vulnerabilities are reported to {place}."),
+    }
+}
+
+/// The state of the checks, of a repository at this address.
+fn badge(repository: &str) -> String {
+    match repository {
+        "" => String::new(),
+        place => {
+            let checks = format!("{place}/actions/workflows/ci.yml");
+            format!("[![checks]({checks}/badge.svg)]({checks})\n")
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redlatch_proto::lock::{LEASE_DEFAULT, OWNER_BYTES_MAX};
+use redlatch_proto::lock::{LEASE_DEFAULT, OWNER_BYTES_MAX, PERMITS_MAX};
 use redlatch_proto::options::{Kind, Options};
 use tokio::time::Instant;
 
@@ -153,7 +153,9 @@ impl Acquire {
     /// Other options than those named before. Their META is for people: a server that keeps none grants without it.
     #[doc(hidden)]
     pub fn options(mut self, options: Options) -> Self {
-        (self.terms.options, self.terms.may_drop_meta) = (options, true);
+        self.terms.may_drop_meta = true;
+        let before = std::mem::replace(&mut self.terms.options, options);
+        self.is_contradictory |= before.kind != Kind::Exclusive;
         self
     }
 
@@ -254,8 +256,9 @@ impl Acquire {
                 "a session has no lease: it ends with its connection",
             ),
             (
-                matches!(options.kind, Kind::Permits { count, limit } if !(1..=limit).contains(&count)),
-                "permits are 1 at least, and at most as many as the semaphore has",
+                matches!(options.kind, Kind::Permits { count, limit }
+                    if !(1..=limit).contains(&count) || limit > PERMITS_MAX as u64),
+                "permits are 1 at least, and at most as many as the semaphore has: 2,147,483,647 at most",
             ),
             (
                 keys.len() > 1 && *options != Options::default(),
@@ -265,7 +268,7 @@ impl Acquire {
             (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),
             (!is_lease(*lease), LEASE_FAULT),
             (self.terms.lasts().is_some_and(|lasts| self.terms.margin(lasts) >= lasts), STOP_BEFORE_FAULT),
-            (options.check().is_err(), "meta has 64 fields and 4 KiB at most"),
+            (options.check().is_err(), "meta has 64 fields and 4 KiB at most, each with a name of its own"),
         ];
         match faults.iter().find(|(is_fault, _)| *is_fault) {
             Some((_, fault)) => Err(Error::Usage(fault)),

@@ -13,6 +13,8 @@ pub const OWNER_BYTES_MAX: usize = 1024;
 pub const META_BYTES_MAX: usize = 4096;
 /// Fields of META, of one holder.
 pub const META_FIELDS_MAX: usize = 64;
+/// Permits of the largest semaphore: as many as an `int` of every language can count.
+pub const PERMITS_MAX: usize = i32::MAX as usize;
 /// Bytes of the longest REASON of LOCK.BREAK.
 pub const REASON_BYTES_MAX: usize = 256;
 /// Locks that one LOCK.MACQUIRE may ask for.

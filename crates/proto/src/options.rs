@@ -4,6 +4,8 @@
 //!         words in LOCK.ACQUIRE.
 //! Rule    an option is read, checked and written here. Leases and waits are each face's own: their names and limits differ.
 
+use std::collections::BTreeSet;
+
 use crate::lock::{META_BYTES_MAX, META_FIELDS_MAX};
 
 /// An option, as these faces show it.
@@ -23,7 +25,7 @@ pub enum Takes {
     Fields(fn(&mut Given, Vec<(String, String)>)),
     /// Nothing, or whether it is so.
     Flag(fn(&mut Given, bool)),
-    /// A whole number from 1 on.
+    /// A whole number, 1 to [`PERMITS_MAX`](crate::lock::PERMITS_MAX).
     Number(fn(&mut Given, Option<u64>)),
     Text(fn(&mut Given, Option<String>)),
 }
@@ -33,10 +35,10 @@ use Takes::{Fields, Flag, Number, Text};
 /// All options.
 pub const ROWS: [Row; 5] = [
     row("why", Text(|given, why| given.why = why), "Says why the lock is taken: the field reason of meta."),
-    row("meta", Fields(|given, meta| given.meta = meta), "Notes of the holder, which everybody sees."),
+    row("meta", Fields(|given, meta| given.meta = meta), "Notes of the holder, which everybody sees: up to 64 fields, 4 KiB in all."),
     row("shared", Flag(|given, shared| given.shared = shared), "Shares the lock with others that share it."),
-    row("permits", Number(|given, count| given.permits = count), "Takes permits of a semaphore. Needs 'of'."),
-    row("of", Number(|given, limit| given.of = limit), "How many permits the semaphore has in all."),
+    row("permits", Number(|given, count| given.permits = count), "Takes permits of a semaphore. Its size is needed, too."),
+    row("of", Number(|given, limit| given.of = limit), "The size of the semaphore: all its permits."),
 ];
 
 const fn row(name: &'static str, takes: Takes, help: &'static str) -> Row {
@@ -78,7 +80,7 @@ impl Given {
     /// Checks what was given. `called`: how users of the face call an option.
     ///
     /// # Errors
-    /// Options that exclude or need each other, or too much META. The fault begins with the option's name.
+    /// Options that exclude or need each other, no reason, or a META that cannot be. The fault begins with the option's name.
     pub fn options(self, called: impl Fn(&str) -> String) -> Result<Options, String> {
         let [permits, of] = ["permits", "of"].map(&called);
         let kind = match (self.shared, self.permits, self.of) {
@@ -91,6 +93,9 @@ impl Given {
             (false, None, Some(_)) => return Err(format!("{of}: needs {permits}")),
         };
         let [why, meta] = ["why", "meta"].map(called);
+        if self.why.as_ref().is_some_and(String::is_empty) {
+            return Err(format!("{why}: must be a text that is not empty"));
+        }
         if self.why.is_some() && self.meta.iter().any(|(field, _)| field == REASON) {
             return Err(format!("{why}: is the field '{REASON}' of {meta}, which is there already"));
         }
@@ -106,12 +111,16 @@ impl Options {
     /// Says whether META may have these fields.
     ///
     /// # Errors
-    /// They are too long, or too many: the limits, for people.
+    /// They are too long or too many, two have one name, or one has none: the limits, for people.
     pub fn check(&self) -> Result<(), String> {
         let bytes: usize = self.meta.iter().map(|(field, value)| field.len() + value.len()).sum();
-        match bytes > META_BYTES_MAX || self.meta.len() > META_FIELDS_MAX {
-            true => Err(format!("at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all")),
-            false => Ok(()),
+        let names: BTreeSet<&[u8]> = self.meta.iter().map(|(field, _)| &field[..]).collect();
+        let are_names = names.len() == self.meta.len() && !names.contains(&b""[..]);
+        match bytes <= META_BYTES_MAX && self.meta.len() <= META_FIELDS_MAX && are_names {
+            true => Ok(()),
+            false => Err(format!(
+                "at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all, each with a name of its own"
+            )),
         }
     }
 
@@ -157,5 +166,24 @@ mod tests {
             }
         }
         assert!(Options::default().words().is_empty());
+    }
+
+    #[test]
+    fn fields_have_names_of_their_own_and_a_reason_is_not_empty() {
+        let given = |meta: &[&str], why: Option<&str>| {
+            let meta = meta.iter().map(|field| ((*field).to_owned(), "value".to_owned())).collect();
+            let why = why.map(str::to_owned);
+            Given { meta, why, ..Given::default() }.options(str::to_owned)
+        };
+        assert!(given(&["a", "b"], Some("reason")).is_ok());
+        for (meta, why, fault) in [
+            (&["a", "a"][..], None, "meta and why: at most 64 fields"),
+            (&[""], None, "meta and why: at most 64 fields"),
+            (&["reason"], Some("why"), "why: is the field 'reason'"),
+            (&[], Some(""), "why: must be a text that is not empty"),
+        ] {
+            let said = given(meta, why).expect_err("a fault");
+            assert!(said.starts_with(fault), "{said}");
+        }
     }
 }

@@ -403,9 +403,11 @@ impl<S: Peer> ConnectionIo<S> {
     /// Lets CLIENT LIST see the buffers as they are now.
     fn show_buffers(&self, processor: &RequestProcessor) {
         let input = &processor.input;
-        self.client.buffers.query_bytes.store(input.len() as u64, Relaxed);
-        self.client.buffers.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
-        self.client.buffers.reply_bytes.store(processor.unread() as u64, Relaxed);
+        let buffers = &self.client.buffers;
+        buffers.query_bytes.store(input.len() as u64, Relaxed);
+        buffers.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
+        buffers.decoder_bytes.store(processor.decoder.heap_bytes() as u64, Relaxed);
+        buffers.reply_bytes.store(processor.unread() as u64, Relaxed);
     }
 
     /// Whether the deadline of the connection's wait has passed. Otherwise its timer wakes the task.
@@ -440,12 +442,16 @@ impl<S: Peer> ConnectionIo<S> {
     /// connection that has been idle for long.
     fn pause(&self, processor: &mut RequestProcessor) {
         if processor.input.is_empty() {
+            let before = processor.request_bytes();
             processor.decoder.trim();
             if processor.input.capacity() > INPUT_BYTES_KEPT {
                 processor.input = BytesMut::new();
             }
             if self.client.should_release_buffers() {
                 processor.release_buffers();
+            }
+            if processor.request_bytes() < before {
+                self.show_buffers(processor);
             }
         }
         self.finish_clock_step();

@@ -329,6 +329,11 @@ impl RequestProcessor {
         self.session.scratch = Vec::new();
     }
 
+    /// Bytes that it takes for requests.
+    pub(super) fn request_bytes(&self) -> usize {
+        self.input.capacity() + self.decoder.heap_bytes()
+    }
+
     /// Bytes of replies that are not written yet.
     pub(super) fn unread(&self) -> usize {
         self.output.len() - self.written

@@ -89,7 +89,7 @@ func termsOf(keys []string, options Options) (terms, error) {
 	switch {
 	case kinds > 1:
 		return terms{}, invalid("a lock is one of shared, permits and reentrant")
-	case kinds == 1 && checked.kind[0] == "PERMITS" && (options.Permits < 1 || options.Of < options.Permits):
+	case kinds == 1 && checked.kind[0] == "PERMITS" && (options.Permits < 1 || options.Of < options.Permits || options.Of > permitsMax):
 		return terms{}, invalid("permits: %d of %d", options.Permits, options.Of)
 	case len(keys) == 0 || slices.Contains(keys, ""):
 		return terms{}, invalid("a lock needs a key, which is not empty")

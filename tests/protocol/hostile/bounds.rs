@@ -6,6 +6,7 @@ use redlatch::Server;
 use redlatch::WallTime;
 
 use super::fixture::{Fixture, MIB, Peer, costs_at_most};
+use crate::support::waits::wait_until;
 
 /// An `ECHO` request of a given total length in bytes.
 fn echo(bytes: usize) -> Vec<u8> {
@@ -38,6 +39,34 @@ fn an_argument_may_be_as_long_as_proto_max_bulk_len_says() {
     peer.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", MIB + 1).as_bytes());
     assert_eq!(peer.line(), "-ERR Protocol error: invalid bulk length");
     assert!(peer.rest().is_empty());
+    fixture.goes_on();
+}
+
+#[test]
+fn the_places_of_the_arguments_of_a_request_count_until_it_has_ended() {
+    const ARGUMENTS: usize = 200_000;
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
+    peer.send(b"CLIENT SETNAME many\r\n");
+    assert_eq!(peer.line(), "+OK");
+    let mut beside_input = || {
+        let list = fixture.bystander.text(b"CLIENT LIST\r\n");
+        let line = list.lines().find(|line| line.contains(" name=many ")).expect("its line");
+        let field = |name: &str| -> u64 {
+            let value = line.split(' ').find_map(|field| field.strip_prefix(name));
+            value.and_then(|value| value.parse().ok()).expect("a number")
+        };
+        (field("qbuf=") as usize, field("tot-mem=") - field("qbuf=") - field("qbuf-free="))
+    };
+    let before = beside_input().1;
+    let (argument, head) = ("$0\r\n\r\n", format!("*{ARGUMENTS}\r\n"));
+    let most = head + &argument.repeat(ARGUMENTS - 1);
+    peer.send(most.as_bytes());
+    wait_until("all has arrived", || beside_input().0 == most.len());
+    let places = beside_input().1 - before;
+    assert!(places >= 8 * ARGUMENTS as u64, "{places} bytes");
+    assert!(peer.ask(argument.as_bytes()).starts_with("-ERR unknown command ''"));
+    wait_until("they are given back", || beside_input().1 < before + 16_384);
     fixture.goes_on();
 }
 

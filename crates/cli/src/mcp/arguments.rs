@@ -84,19 +84,16 @@ impl Arguments {
 impl Argument {
     fn check(&self, value: &Value) -> Result<(), Fault> {
         let is_right = match self.kind {
-            Kind::Fields => {
-                let is_field = |(field, value): (&String, &Value)| !field.is_empty() && value.is_string();
-                value.as_object().is_some_and(|fields| fields.iter().all(is_field))
-            }
+            Kind::Fields => value.as_object().is_some_and(|fields| fields.values().all(Value::is_string)),
             Kind::Flag => value.is_boolean(),
-            Kind::Number => value.as_u64().is_some_and(|number| number > 0),
+            Kind::Number(most) => value.as_u64().is_some_and(|number| (1..=most).contains(&number)),
             Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
             Kind::Time => return duration::read(value.as_str().unwrap_or_default()).map(drop),
         };
         let expected = match self.kind {
-            Kind::Fields => "must be an object of texts, each with a name",
+            Kind::Fields => "must be an object of texts",
             Kind::Flag => "must be true or false",
-            Kind::Number => "must be a whole number, at least 1",
+            Kind::Number(most) => return Err(format!("must be a whole number from 1 to {most}")),
             Kind::Text => "must be a text that is not empty",
             Kind::Time => duration::EXPECTED,
         };
@@ -127,6 +124,7 @@ mod tests {
             (json!({ "key": "a", "wait": "" }), "wait: must be a time"),
             (json!({ "key": "a", "shared": "yes" }), "shared: must be true or false"),
             (json!({ "key": "a", "permits": 0 }), "permits: must be a whole number"),
+            (json!({ "key": "a", "permits": 1, "of": 1_u64 << 31 }), "of: must be a whole number from 1 to 2147483647"),
             (json!({ "key": "a", "permits": -1, "of": 2 }), "permits: must be a whole number"),
             (json!({ "key": "a", "of": 1.5 }), "of: must be a whole number"),
             (json!({ "key": "a", "meta": { "n": 1 } }), "meta: must be an object"),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redlatch_proto::lock::PERMITS_MAX;
 use redlatch_proto::options;
 use rmcp::model::{self, JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
@@ -42,8 +43,8 @@ pub(super) enum Kind {
     /// Names with texts.
     Fields,
     Flag,
-    /// A whole number from 1 on.
-    Number,
+    /// A whole number from 1 to this one.
+    Number(u64),
     Text,
     /// A time with its unit, as a text.
     Time,
@@ -118,7 +119,7 @@ impl From<options::Row> for Argument {
         let kind = match row.takes {
             options::Takes::Fields(_) => Kind::Fields,
             options::Takes::Flag(_) => Kind::Flag,
-            options::Takes::Number(_) => Kind::Number,
+            options::Takes::Number(_) => Kind::Number(PERMITS_MAX as u64),
             options::Takes::Text(_) => Kind::Text,
         };
         may(row.name, kind, row.help)
@@ -130,7 +131,7 @@ impl Argument {
         let mut schema = match self.kind {
             Kind::Fields => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
             Kind::Flag => json!({ "type": "boolean" }),
-            Kind::Number => json!({ "type": "integer", "minimum": 1 }),
+            Kind::Number(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
             Kind::Text => json!({ "type": "string", "minLength": 1 }),
             Kind::Time => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
         };
@@ -189,7 +190,7 @@ const AGENT: Argument = may(
     "Your own name, if several agents share this connection: each has locks of its own then. Always use \
      the same one.",
 );
-const TOKEN: Argument = may("token", Kind::Number, "Only the hold with this token, not a later one.");
+const TOKEN: Argument = may("token", Kind::Number(i64::MAX as u64), "Only the hold with this token, not a later one.");
 
 const ITS_KEY: Field = always("key", Shape::Text, "The name of the lock.");
 const OWNER: Field = always("owner", Shape::Text, "The name under which this agent takes locks.");

@@ -336,7 +336,8 @@ impl Client {
     pub(crate) fn buffer_bytes(&self) -> u64 {
         let names = self.names.lock();
         let names = [&names.name, &names.library, &names.library_version].map(|name| name.capacity() as u64);
-        let buffers = [&self.buffers.query_bytes, &self.buffers.query_room].map(|bytes| bytes.load(Relaxed));
+        let Buffers { query_bytes, query_room, decoder_bytes, .. } = &self.buffers;
+        let buffers = [query_bytes, query_room, decoder_bytes].map(|bytes| bytes.load(Relaxed));
         let parts = names.into_iter().chain(buffers).chain([CLIENT_BYTES, self.unsent_bytes()]);
         total(parts)
     }

@@ -123,7 +123,7 @@ impl Decoder {
         self.bulk.map_or(0, |length| (self.position + length + 2).saturating_sub(buffer.len()))
     }
 
-    /// Frees the memory of an unusually large request.
+    /// Frees the memory of an unusually large request, if its request has ended.
     pub fn trim(&mut self) {
         if self.missing == 0 && self.spans.capacity() > SPANS_KEPT {
             self.spans = Vec::new();
@@ -131,6 +131,11 @@ impl Decoder {
         if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
             self.scratch = Vec::new();
         }
+    }
+
+    /// Bytes that it takes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.scratch.capacity()
     }
 
     #[inline]

@@ -9,6 +9,7 @@ import {
   META_BYTES_MAX,
   META_FIELDS_MAX,
   OWNER_BYTES_MAX,
+  PERMITS_MAX,
 } from "./generated.js";
 
 const DEFAULTS = {
@@ -149,8 +150,9 @@ function kindsOf({ shared, reentrant, permits }) {
 }
 
 function permitsOf([count, limit]) {
-  if (!Number.isSafeInteger(count) || !Number.isSafeInteger(limit) || count < 1 || count > limit) {
-    throw new RangeError(`permits [${count}, ${limit}]: whole numbers, of which the first is 1 to the second`);
+  if (!Number.isSafeInteger(count) || !Number.isSafeInteger(limit) || count < 1 || count > limit || limit > PERMITS_MAX) {
+    const numbers = `whole numbers, of which the first is 1 to the second, which is ${PERMITS_MAX} at most`;
+    throw new RangeError(`permits [${count}, ${limit}]: ${numbers}`);
   }
   return ["PERMITS", String(count), "OF", String(limit)];
 }

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Optional, TypeVar, Union
 
-from ._generated import LEASE_DEFAULT, LEASE_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX
+from ._generated import LEASE_DEFAULT, LEASE_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX, PERMITS_MAX
 
 Word = Union[str, bytes, int]
 Key = Union[str, bytes]
@@ -190,8 +190,8 @@ def word_of(what: str, value: Key) -> bytes:
 
 
 def permits_of(count: int, limit: int) -> tuple[Word, ...]:
-    if not (isinstance(count, int) and isinstance(limit, int) and 0 < count <= limit):
-        raise ValueError(f"permits: ({count!r}, {limit!r}), whole numbers, of which the first is 1 to the second")
+    if not (isinstance(count, int) and isinstance(limit, int) and 0 < count <= limit <= PERMITS_MAX):
+        raise ValueError(f"permits: ({count!r}, {limit!r}), whole numbers, of which the first is 1 to the second, which is {PERMITS_MAX} at most")
     return "PERMITS", count, "OF", limit
 
 

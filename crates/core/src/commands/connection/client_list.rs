@@ -3,7 +3,8 @@
 //! Rule    qbuf is bytes received whose request has not ended, as of the last pause of the connection, and qbuf-free the room
 //!         behind them. argv-mem is the words of the command that this client is executing, or the keys that it waits for;
 //!         those of a script or another long call are in qbuf. omem is bytes of replies and messages not yet sent. tot-mem
-//!         is all of these and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
+//!         is all of these, the decoder's and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp
+//!         and obl are 0.
 //! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session`, `waits-for`,
 //!         `script` and `script-age` are our own.
 

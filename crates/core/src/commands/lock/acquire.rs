@@ -2,12 +2,13 @@
 //!
 //! Rule    a request inside a transaction never waits.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
-use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX};
+use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, PERMITS_MAX};
 use redlatch_proto::resp::Reply;
 use tracing::Level;
 
@@ -63,7 +64,7 @@ const WAITS: Attempt = Attempt::Refused { at: 0, by: RefusedBy::Held };
 #[derive(Debug)]
 struct Options {
     term: TermOption,
-    wait_ms: u64,
+    wait_ms: Option<u64>,
     form: ReplyForm,
     kind: LockKind,
     permits: u32,
@@ -81,7 +82,7 @@ impl Default for Options {
     fn default() -> Self {
         let (term, kind) = (TermOption::Absent, LockKind::Exclusive);
         let form = ReplyForm::default();
-        Self { term, wait_ms: 0, form, kind, permits: 1, meta: Box::default() }
+        Self { term, wait_ms: None, form, kind, permits: 1, meta: Box::default() }
     }
 }
 
@@ -96,8 +97,8 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
             false => None,
         };
         options.term = TermOption::Session { delay_ms };
-    } else if args.take("WAIT") {
-        options.wait_ms = millis_of(args.integer()?, 0, "wait")?;
+    } else if options.wait_ms.is_none() && args.take("WAIT") {
+        options.wait_ms = Some(millis_of(args.integer()?, 0, "wait")?);
     } else if !options.form.says_why && args.take("WHY") {
         options.form.says_why = true;
     } else if !options.form.is_just_token && args.take("JUSTTOKEN") {
@@ -123,9 +124,9 @@ fn take_kind(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
             return Err(Refusal::Syntax);
         }
         let limit = args.integer()?;
-        let number = |number: i64| u32::try_from(number).ok().filter(|number| *number > 0);
+        let number = |number: i64| u32::try_from(number).ok().filter(|number| (1..=PERMITS_MAX as u32).contains(number));
         let (Some(permits), Some(limit)) = (number(permits), number(limit)) else {
-            return Err(Refusal::said("ERR permits must be positive numbers below 2^32"));
+            return Err(Refusal::said(format!("ERR permits must be whole numbers from 1 to {PERMITS_MAX}")));
         };
         if permits > limit {
             return Err(Refusal::said("ERR more permits than the limit"));
@@ -147,6 +148,10 @@ fn take_meta(args: &mut Args<'_>, options: &mut Options) -> Result<(), Refusal> 
     if options.meta.len() / 2 > META_FIELDS_MAX {
         return Err(Refusal::said(format!("ERR meta has more than {META_FIELDS_MAX} fields")));
     }
+    let names: BTreeSet<&Bytes> = options.meta.iter().step_by(2).collect();
+    if names.len() < options.meta.len() / 2 {
+        return Err(Refusal::said("ERR meta has two fields of one name"));
+    }
     let bytes: usize = options.meta.iter().map(Bytes::len).sum();
     if bytes > META_BYTES_MAX {
         return Err(Refusal::said(format!("ERR meta is longer than {META_BYTES_MAX} bytes")));
@@ -164,7 +169,7 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     }
 
-    let (wait_ms, form) = (options.wait_ms, options.form);
+    let (wait_ms, form) = (options.wait_ms.unwrap_or(0), options.form);
     let request = request(call, owner, options);
     let keys = vec![key];
     let attempted = match waits_for_end(call, wait_ms)? {
@@ -192,7 +197,7 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
 
     keys.sort_unstable();
     keys.dedup();
-    let (wait_ms, form) = (options.wait_ms, options.form);
+    let (wait_ms, form) = (options.wait_ms.unwrap_or(0), options.form);
     let request = request(call, owner, options);
     let attempted = match waits_for_end(call, wait_ms)? {
         true => WAITS,

@@ -193,6 +193,8 @@ pub struct Buffers {
     pub query_bytes: AtomicU64,
     /// Bytes that its buffer for requests has room for beyond these.
     pub query_room: AtomicU64,
+    /// Bytes in which the places of the arguments of its request are kept.
+    pub decoder_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
     /// Whether its connection keeps buffers for the next request: [`KEPT`], [`RELEASE_ASKED`] or [`RELEASED`].
@@ -204,6 +206,7 @@ impl Default for Buffers {
         Self {
             query_bytes: AtomicU64::new(0),
             query_room: AtomicU64::new(0),
+            decoder_bytes: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
             kept: AtomicU8::new(RELEASED),
         }
