@@ -198,10 +198,23 @@ fn actions_and_the_base_of_the_image_are_named_by_digest_and_a_release_has_every
         assert!(is_digest(digest, 64), "{base}");
     }
 
+    for file in ["docs/deploy.md", "packages/deploy/chart/values.yaml", "packages/deploy/kubernetes.yaml"] {
+        let is_of_docker = |line: &str| line.contains("docker build") && line.contains("and push");
+        let text = read(file);
+        assert!(text.contains("release.py --image") && !text.lines().any(is_of_docker), "{file}: it lacks licences");
+    }
+
     let (workflow, targets) = (read(".github/workflows/release.yml"), read("packages/release/targets.py"));
     for triple in targets.split("    Target(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(workflow.contains(triple), "release.yml does not build for {triple}");
         assert!(read(".cargo/deny.toml").contains(triple), "deny.toml does not look at {triple}");
+    }
+    let versions = workflow.split("toolchain install ").skip(1).chain(workflow.split("default ").skip(1));
+    let versions: BTreeSet<&str> = versions.filter_map(|rest| rest.split_whitespace().next()).collect();
+    assert!(versions.len() == 1 && versions.iter().all(|rust| rust.split('.').count() == 3), "{versions:?}");
+    let packages = workflow.split("pip install ").skip(1).filter_map(|rest| rest.lines().next());
+    for package in packages.flat_map(str::split_whitespace) {
+        assert!(package.contains("=="), "release.yml: {package} is of any version");
     }
 }
 
