@@ -1,7 +1,8 @@
 """Calls cargo, with a linker and a C compiler for the target.
 
-Zig brings both for Linux and macOS: `pip install cargo-zigbuild ziglang`. Programs for glibc are built by it alone, because it links
-them to an old one. For macOS it lacks Apple's frameworks, which only an SDK has. Linking takes no more than the names in them, so these are written here: what the crate `sysinfo` calls.
+Zig brings both for Linux and macOS: `pip install cargo-zigbuild ziglang`. Only it builds programs for glibc, which it links to an old
+one. For macOS it lacks Apple's frameworks, which only an SDK has. Linking takes no more than the names in them, so these are written
+here: what the crate `sysinfo` calls.
 
 A program has no path of the machine that it is built on, in its panics or in the C of its crates: one from another folder is the same.
 """

@@ -125,7 +125,7 @@ def chart_fields() -> list[str]:
     people = [{"name": name, "email": address}] if name else []
     found = {"home": place.homepage, "sources": [place.repository] if place.repository else [], "maintainers": people}
     # JSON is YAML.
-    return [*[f"{key}: {json.dumps(value)}" for key, value in found.items() if value], ""]
+    return [*[f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in found.items() if value], ""]
 
 
 def pack_chart(release: Release) -> pathlib.Path:

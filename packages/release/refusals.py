@@ -171,7 +171,8 @@ class Contents(unittest.TestCase):
         linux.settle(self.folder, Release("1.2.3", 4_000_000_000, self.folder))
         about = (self.folder / linux.DEFAULTS).stat()
         self.assertEqual((about.st_mode & 0o777, about.st_mtime), (0o640, 4_000_000_000))
-        self.assertIn("%attr(0640,root,root) %config(noreplace) /etc/default/redlatch\n", linux.spec(Release("1.2.3", 0, self.folder), self.folder))
+        spec = linux.spec(Release("1.2.3", 0, self.folder), self.folder)
+        self.assertIn("%attr(0640,root,root) %config(noreplace) /etc/default/redlatch\n", spec)
 
     def test_an_archive_has_no_other_files_than_the_repository(self) -> None:
         with tempfile.NamedTemporaryFile(dir=common.ROOT / "docs", suffix=".md"):

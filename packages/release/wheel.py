@@ -8,7 +8,6 @@ Source  https://packaging.python.org, "Binary distribution format", "Core metada
 
 import base64
 import hashlib
-import json
 import pathlib
 import tempfile
 import tomllib
@@ -169,9 +168,9 @@ def pack_sdist(release: Release) -> pathlib.Path:
             if text.count(old) != 1:
                 raise Failure(f"pyproject.toml has no single '{old}', which the sdist replaces")
             text = text.replace(old, new)
-        name, address = home().person
-        who = f"maintainers = [{{ name = {json.dumps(name)}, email = {json.dumps(address)} }}]\n" if name else ""
-        text = text.replace("[project]\n", f"[project]\n{who}", 1)
+        person, address = home().person
+        line = f'maintainers = [{{ name = "{person}", email = "{address}" }}]\n' if person else ""
+        text = text.replace("[project]\n", f"[project]\n{line}", 1)
         text += "".join(["\n[project.urls]\n", *[f'{name} = "{url}"\n' for name, url in home().urls.items()]])
         (folder / "pyproject.toml").write_text(text, encoding="utf-8")
         (folder / "packages/python/README.md").write_text(readme(release.version, PACKAGE), encoding="utf-8")
