@@ -59,8 +59,9 @@ def programs_of(options: argparse.Namespace, triples: list[str], profile: str, f
     paths = given or [build.build(target, features, profile) for target in targets]
     made = [program.check(path, target) for path, target in zip(paths, targets or [None] * len(paths))]
     # One that is given may be for this machine alone, unless it is to be published.
-    for each in made if options.publishable or not given else []:
-        program.check_glibc(each)
+    if options.publishable or not given:
+        for each in made:
+            program.check_glibc(each)
     return made
 
 

@@ -82,7 +82,7 @@ def compiler(target: Target) -> tuple[str, dict[str, str]]:
         return "cargo", {}
     if shutil.which("cargo-zigbuild"):
         return "cargo-zigbuild", oldest
-    packages = {"windows": "gcc-mingw-w64-x86-64", "linux": "musl-tools" if target.runs_here else ""}
+    packages = {"windows": "gcc-mingw-w64-x86-64", "linux": "musl-tools" if target.runs_here and target.is_static else ""}
     package = packages.get(target.system)
     by_hand = f"apt-get install {package}, or " if package else ""
     raise Failure(f"a C compiler for {target.triple} is missing: {by_hand}pip install cargo-zigbuild ziglang, or set {name}")

@@ -76,8 +76,8 @@ def home() -> Home:
     found = fields()
     for name, form in FORMS.items():
         if found[name] and not form.fullmatch(found[name]):
-            raise Failure(f"{name} in Cargo.toml is '{found[name]}': it must be an https address, or for people Name <address>, "
-                "without quotes, commas and the like")
+            wanted = "an https address, or for people Name <address>, without quotes, commas, or a / or .git at its end"
+            raise Failure(f"{name} in Cargo.toml is '{found[name]}': it must be {wanted}")
     return Home(**found)
 
 

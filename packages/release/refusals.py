@@ -265,13 +265,13 @@ class Refusals(unittest.TestCase):
         self.refuses("it must end in v", "--publishable", "--chart", "--url", "https://example.com/v9.9.9")
 
     def test_a_project_without_a_place(self) -> None:
-        for left in [{}, {"security": "https://example.com"}]:
+        self.addCleanup(home.home.cache_clear)
+        full = dict.fromkeys(home.FORMS, "https://example.com") | {"maintainer": "Some One <some@example.com>"}
+        for empty in [list(home.FORMS), ["security"]]:
             home.home.cache_clear()
-            place = unittest.mock.patch.object(home, "fields", lambda left=left: dict.fromkeys(home.FORMS, "") | left)
-            empty = ", ".join(name for name in home.FORMS if name not in left)
-            with place, self.assertRaisesRegex(Failure, f"published: {empty} in Cargo.toml must be set"):
+            place = unittest.mock.patch.object(home, "fields", lambda empty=empty: full | dict.fromkeys(empty, ""))
+            with place, self.assertRaisesRegex(Failure, f"published: {', '.join(empty)} in Cargo.toml must be set"):
                 home.check_publishable()
-        home.home.cache_clear()
 
     def test_the_same_lock_clients_each_time(self) -> None:
         made = []
