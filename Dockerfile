@@ -1,4 +1,5 @@
-# An image of redlatch: one static binary under three names, and its licences.
+# An image of redlatch: one static binary under three names, and its licences. It is for this machine. The image to push to a registry
+# is that of `packages/release.py --image`: it also has the licences of the crates, and the place of the project.
 #
 #   docker build -t redlatch .
 #   docker run -p 127.0.0.1:6379:6379 -v redlatch:/var/lib/redlatch redlatch

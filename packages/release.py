@@ -22,7 +22,8 @@ already, each for the platform that its head names; --features then says with wh
            name archives in the folder by checksum and by URL, below --url.
 --all      whatever fits the platforms.
 --publishable
-           makes nothing without a place of the project: names the fields of Cargo.toml that are empty.
+           makes nothing without a place of the project: names the fields of Cargo.toml that are empty. The last part of --url
+           is the tag of the version, and a program for glibc runs with 2.17.
 
 The same sources, programs and date give the same files: the date is SOURCE_DATE_EPOCH, or that of the last commit. Nothing is sent
 anywhere.
@@ -52,12 +53,16 @@ KINDS = [*OF_A_PROGRAM, *OF_A_STATIC_PROGRAM, *OF_THE_SOURCES, *OF_ARCHIVES]
 def programs_of(options: argparse.Namespace, triples: list[str], profile: str, features: str) -> list[Program]:
     """The programs to pack: those that are given, or those that cargo builds."""
     targets = [target_of(triple) for triple in triples]
-    if not options.binary:
-        return [program.check(build.build(target, features, profile), target) for target in targets]
-    if targets and len(targets) != len(options.binary):
+    if options.binary and targets and len(targets) != len(options.binary):
         raise Failure(f"{len(targets)} targets for {len(options.binary)} programs: name one for each, or none")
-    paths = [path.absolute() for path in options.binary]
-    return [program.check(path, target) for path, target in zip(paths, targets or [None] * len(paths))]
+    given = [path.absolute() for path in options.binary or []]
+    paths = given or [build.build(target, features, profile) for target in targets]
+    made = [program.check(path, target) for path, target in zip(paths, targets or [None] * len(paths))]
+    # One that is given may be for this machine alone, unless it is to be published.
+    if options.publishable or not given:
+        for each in made:
+            program.check_glibc(each)
+    return made
 
 
 def check_version(made: Program, release: Release) -> None:
@@ -120,7 +125,7 @@ def pack_program(release: Release, made: Program, host: pathlib.Path, features: 
 
 def pack_wheels(release: Release, options: argparse.Namespace, triples: list[str], programs: list[Program]) -> list[pathlib.Path]:
     """The wheels: around smaller programs if they are built here."""
-    features = options.features if options.binary else build.WHEEL_FEATURES
+    features = options.features if options.binary else build.wheel_features()
     small = programs if options.binary else programs_of(options, triples, build.WHEEL, features)
     return [wheel.pack(release, each, sbom.papers(each.target, features, release.date)) for each in small]
 
@@ -167,14 +172,15 @@ def write_sums(release: Release, files: list[pathlib.Path]) -> pathlib.Path:
 
 def release_all(options: argparse.Namespace) -> list[pathlib.Path]:
     """Makes the files of a release, and returns them."""
+    release = begin(options.out.absolute())
     if options.publishable:
+        downloads.check_tag(release, options.url or "")
         home.check_publishable()
     kinds = chosen(options)
     needs_no_program = kinds and set(kinds) <= set(OF_THE_SOURCES)
     triples = options.target or []
     if not (triples or options.binary or needs_no_program):
         triples = [f"{machine_here()}-unknown-linux-musl"]
-    release = begin(options.out.absolute())
     programs = programs_of(options, triples, build.RELEASE, options.features)
     if not options.all:
         check_kinds(kinds, programs)

@@ -21,6 +21,7 @@ REFUSED = [
     {"cluster": {"replicas": 0}},
     {"settings": {"MAXMEMORY": "1gb"}},
     {"tls": {"secret": "certificates", "port": 70_000}},
+    {"tls": {"secret": "certificates", "port": 6379}},
     {"extraVolumes": ["authorities"]},
 ]
 
@@ -66,8 +67,8 @@ def check_alike(path: pathlib.Path) -> None:
 def check_values(path: pathlib.Path) -> None:
     """Values of the user arrive, and wrong ones are refused."""
     values = {
-        "image": {"repository": "registry.example/redlatch", "tag": "9.9.9"},
-        "settings": {"maxmemory": "400mb", "startup-guard": 60},
+        "image": {"repository": 'registry.example/"redlatch"', "tag": "9.9.9"},
+        "settings": {"maxmemory": "400mb", "startup-guard": 60, "maxclients": 1_000_000, "slow": 0.5, "appendonly": True},
         "storage": {"class": "fast", "size": "2Gi"},
         "service": {"type": "LoadBalancer", "port": 7000, "annotations": {"a": "b"}},
         "nodeSelector": {"disk": "ssd"},
@@ -81,16 +82,20 @@ def check_values(path: pathlib.Path) -> None:
     assert service["spec"]["type"] == "LoadBalancer" and service["spec"]["ports"][0]["port"] == 7000
     pod = server["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["image"] == "registry.example/redlatch:9.9.9"
+    assert container["image"] == 'registry.example/"redlatch":9.9.9'
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert env["REDLATCH_MAXMEMORY"] == "400mb" and env["REDLATCH_STARTUP_GUARD"] == "60"
+    assert (env["REDLATCH_MAXCLIENTS"], env["REDLATCH_SLOW"], env["REDLATCH_APPENDONLY"]) == ("1000000", "0.5", "true")
     assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"] and pod["imagePullSecrets"]
     assert server["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
     check_secrets(path)
+    # A name may be a number.
+    render(path, {}, "12")
     for wrong in REFUSED:
         try:
             chart = helm_python.Chart.load(path)
             chart.validate_schema(chart.merge_values(wrong))
+            render(path, wrong)
         except helm_python.HelmError:
             continue
         raise AssertionError(f"the chart takes {wrong}")

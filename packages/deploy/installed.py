@@ -503,6 +503,8 @@ def check_tree(root: pathlib.Path) -> None:
     unit = (root / "usr/lib/systemd/system/redlatch.service").read_text()
     assert "ExecStart=/usr/bin/redlatch\n" in unit and "/usr/local" not in unit, unit
     assert "EnvironmentFile=-/etc/default/redlatch\n" in unit and (root / "etc/default/redlatch").is_file()
+    # It may have a password.
+    assert (root / "etc/default/redlatch").stat().st_mode & 0o777 == 0o640
 
 
 def check_scripts(folder: pathlib.Path, scripts: str) -> None:
@@ -548,6 +550,7 @@ def check_rpm(file: pathlib.Path, place: Place) -> str:
     scripts = run("rpm", "--query", "--queryformat", "%{POSTIN}\n%{POSTUN}\n", "--package", file)
     check_scripts(place.folder, scripts)
     assert run("rpm", "--query", "--configfiles", "--package", file).strip() == "/etc/default/redlatch"
+    assert "/usr/share/doc/redlatch" in run("rpm", "--query", "--list", "--package", file).splitlines()
     root = place.folder / "root"
     root.mkdir()
     if is_here(file.name) and os.geteuid() == 0:
@@ -643,9 +646,12 @@ CHECKS: list[tuple[str, Callable[[pathlib.Path, Place], str]]] = [
     ("redlatch-*.zip", check_archive),
     ("redlatch_client-*-py3-none-any.whl", check_client_for_python),
     ("redlatch-client-*.tgz", check_client_for_node),
-    ("redlatch-*-sources.jar", check_texts),
-    ("redlatch-*-javadoc.jar", check_texts),
-    ("redlatch-*.pom", check_pom),
+    ("redlatch-client-*-sources.jar", check_texts),
+    ("redlatch-client-*-javadoc.jar", check_texts),
+    ("redlatch-client-*.pom", check_pom),
+    ("redlatch-junit-*-sources.jar", check_texts),
+    ("redlatch-junit-*-javadoc.jar", check_texts),
+    ("redlatch-junit-*.pom", check_pom),
     ("redlatch-client-*.jar", check_client_for_java),
     ("redlatch-*.whl", check_wheel),
     ("redlatch-[0-9]*.tgz", check_main_package),

@@ -5,6 +5,7 @@ Rule    entries are sorted, belong to root, and have the time of the release. Pr
 
 import gzip
 import io
+import os
 import pathlib
 import shutil
 import tarfile
@@ -12,7 +13,8 @@ import tempfile
 import zipfile
 
 from . import licences
-from .common import LICENCES, ROOT, Release, output
+from .common import LICENCES, ROOT, Release, output, tracked
+from .home import home
 from .sbom import Papers
 from .targets import Target
 
@@ -64,31 +66,48 @@ def copy_licences(folder: pathlib.Path, papers: Papers | None = None) -> None:
         (folder / licences.FILE).write_text(papers.licences, encoding="utf-8")
 
 
-def set_modes(root: pathlib.Path) -> None:
-    """Modes that neither the umask of this process nor that of the clone has a part in."""
+def copy_tracked(name: str, to: pathlib.Path) -> None:
+    """What the repository has below a folder, without what else is there."""
+    for file in tracked(name):
+        copy = to / pathlib.Path(file).relative_to(name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, copy)
+
+
+def set_modes(root: pathlib.Path, seconds: int) -> None:
+    """Modes that neither the umask of this process nor that of the clone has a part in, and the time of the release."""
     for path in [root, *root.rglob("*")]:
         is_run = path.name in (SCRIPTS if path.parent.name == "DEBIAN" else PROGRAMS if path.parent.name == "bin" else [])
         path.chmod(0o755 if path.is_dir() or is_run else 0o644)
+        os.utime(path, (seconds, seconds))
 
 
-def repacked(file: pathlib.Path, seconds: int) -> bytes:
-    """A zip, such as a jar, with the entries that another program has put into it, but our modes and times, and no folders."""
+def repacked(file: pathlib.Path, seconds: int, pom: str) -> bytes:
+    """A jar with the entries that another program has put into it, but our POM, modes and times, and no folders."""
     packed = io.BytesIO()
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(packed, "w") as archive:
         for name in [name for name in old.namelist() if not name.endswith("/")]:
-            archive.writestr(zip_entry(name, seconds, False), old.read(name), compresslevel=LEVEL)
+            archive.writestr(zip_entry(name, seconds, False), pom if name.endswith("/pom.xml") else old.read(name), compresslevel=LEVEL)
     return packed.getvalue()
 
 
+def copy_documents(folder: pathlib.Path, version: str) -> None:
+    """The links of the pages to what the archive has not lead to the repository."""
+    files = tracked(*DOCUMENTS, ":(exclude)*.py")
+    # The others are in another place of the archive.
+    there = {file for file in files if not file.startswith("packages/")}
+    for file in files:
+        place = folder / file.removeprefix("packages/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, place)
+        if place.suffix == ".md":
+            text = place.read_text(encoding="utf-8")
+            place.write_text(home().linked(text, (ROOT / file).parent, version, there), encoding="utf-8")
+
+
 def stage(folder: pathlib.Path, program: pathlib.Path, target: Target, host_program: pathlib.Path) -> None:
-    """Puts everything that the archive of a platform has into a folder. Windows has no `man`."""
+    """Puts what the archive of a platform has beside its documents into a folder. Windows has no `man`."""
     copy_program(program, folder / target.program)
-    for name in DOCUMENTS:
-        place = folder / name.removeprefix("packages/")
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, place, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-        else:
-            shutil.copyfile(ROOT / name, place)
     if target.system == "windows":
         write_completions(folder / "completions", host_program, COMPLETIONS_OF_WINDOWS)
     else:
@@ -156,6 +175,7 @@ def pack(release: Release, program: pathlib.Path, target: Target, host_program: 
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent)
         stage(folder / name, program, target, host_program)
+        copy_documents(folder / name, release.version)
         (folder / name / "sbom.cdx.json").write_text(papers.bill, encoding="utf-8")
         copy_licences(folder / name, papers)
         if target.system == "windows":

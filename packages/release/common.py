@@ -29,6 +29,14 @@ def output(*command: str | pathlib.Path, folder: pathlib.Path = ROOT, env: dict[
     return done.stdout
 
 
+def tracked(*names: str) -> list[str]:
+    """The files of the repository below these names."""
+    files = output("git", "ls-files", "-z", "--", *names).split("\0")[:-1]
+    if not files:
+        raise Failure(f"git has no files {', '.join(names)}: a release is made in a clone of the repository")
+    return files
+
+
 @dataclasses.dataclass(frozen=True)
 class Release:
     """What all files of a release have in common."""

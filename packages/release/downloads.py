@@ -8,10 +8,9 @@ import hashlib
 import json
 import pathlib
 import re
-import shutil
 import tempfile
 
-from .archive import gzipped, tar_of
+from .archive import copy_tracked, gzipped, tar_of
 from .common import ROOT, SUMMARY, Failure, Release
 from .home import home
 
@@ -60,6 +59,12 @@ def check_url(url: str) -> str:
     if not re.fullmatch(r"https://[^\s\"'#]+", url):
         raise Failure(f"--url is '{url}': it must be the https address of the folder that the archives will be in")
     return url.rstrip("/")
+
+
+def check_tag(release: Release, url: str) -> None:
+    """The folder of a version has the name of its tag: a wrong tag would be the address in each package."""
+    if url and url.rstrip("/").split("/")[-1] != f"v{release.version}":
+        raise Failure(f"--url is '{url}': it must end in v{release.version}, the tag of these sources")
 
 
 def archives(release: Release, triples: list[str], ending: str) -> dict[str, pathlib.Path]:
@@ -117,9 +122,10 @@ def pack_scoop(release: Release, url: str) -> pathlib.Path:
 def chart_fields() -> list[str]:
     """The lines of Chart.yaml that tell of the project; the last one is empty."""
     place, (name, address) = home(), home().person
-    lines = [f"home: {place.homepage}"] if place.homepage else []
-    lines += [f"sources: [{place.repository}]"] if place.repository else []
-    return [*lines, *([f'maintainers: [{{name: "{name}", email: "{address}"}}]'] if name else []), ""]
+    people = [{"name": name, "email": address}] if name else []
+    found = {"home": place.homepage, "sources": [place.repository] if place.repository else [], "maintainers": people}
+    # JSON is YAML.
+    return [*[f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in found.items() if value], ""]
 
 
 def pack_chart(release: Release) -> pathlib.Path:
@@ -130,7 +136,7 @@ def pack_chart(release: Release) -> pathlib.Path:
             raise Failure(f"{key} in packages/deploy/chart/Chart.yaml is not {release.version}, that of Cargo.toml")
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent) / "redlatch"
-        shutil.copytree(CHART, folder)
+        copy_tracked("packages/deploy/chart", folder)
         (folder / "Chart.yaml").write_text(text + "\n".join(chart_fields()), encoding="utf-8")
         file = release.out / f"redlatch-chart-{release.version}.tgz"
         file.write_bytes(gzipped(tar_of(pathlib.Path(parent), "", release.seconds)))

@@ -8,18 +8,22 @@ import functools
 import pathlib
 import re
 import tomllib
+from collections.abc import Collection
 
 from .common import ROOT, Failure
 
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
-WEB = re.compile(r"https://\S+\.\S+")
+# Without what ends or starts something in the files that have it: YAML, JSON, TOML, XML, shell, spec files, and code of Ruby. The name
+# of a repository gets `.git` and paths behind it.
+WEB = re.compile(r"""https://[^\s"'`#%,<>{}\\]+\.[^\s"'`#%,<>{}\\]*(?<!/)(?<!\.git)""")
+ADDRESS = re.compile(r"""[^\s"'`#%,<>{}\\@]+@[^\s"'`#%,<>{}\\@]+\.[^\s"'`#%,<>{}\\@]+""")
 # What each field must be, if it is not empty.
 FORMS = {
     "repository": WEB,
     "homepage": WEB,
     "documentation": WEB,
-    "maintainer": re.compile(r"[^<>]+ <\S+@\S+\.\S+>"),
-    "security": re.compile(r"https://\S+\.\S+|\S+@\S+\.\S+"),
+    "maintainer": re.compile(rf"""[^<>"\\%,\x00-\x1f]+ <{ADDRESS.pattern}>"""),
+    "security": re.compile(f"{WEB.pattern}|{ADDRESS.pattern}"),
 }
 PICTURES = [".png", ".svg"]
 
@@ -46,12 +50,14 @@ class Home:
         names = {"Repository": self.repository, "Homepage": self.homepage, "Documentation": self.documentation}
         return {name: url for name, url in names.items() if url}
 
-    def linked(self, text: str, folder: pathlib.Path, version: str) -> str:
-        """A page of `folder` whose links lead to the repository: beside the package there are no other pages."""
+    def linked(self, text: str, folder: pathlib.Path, version: str, there: Collection[str] = ()) -> str:
+        """A page of `folder` whose links lead to the repository, but those to files that are `there`, beside it in the package."""
 
         def absolute(link: re.Match[str]) -> str:
             file, hash_, heading = link[1].partition("#")
             path = (folder / file).resolve().relative_to(ROOT).as_posix()
+            if path in there:
+                return link[0]
             kind = "raw" if pathlib.Path(path).suffix in PICTURES else "blob"
             return f"]({self.repository}/{kind}/v{version}/{path}{hash_}{heading})"
 
@@ -70,7 +76,8 @@ def home() -> Home:
     found = fields()
     for name, form in FORMS.items():
         if found[name] and not form.fullmatch(found[name]):
-            raise Failure(f"{name} in Cargo.toml is '{found[name]}': it must be an https address, or for people Name <address>")
+            wanted = "an https address, or for people Name <address>, without quotes, commas, or a / or .git at its end"
+            raise Failure(f"{name} in Cargo.toml is '{found[name]}': it must be {wanted}")
     return Home(**found)
 
 

@@ -101,6 +101,12 @@ def stage(root: pathlib.Path, release: Release, program: Program, host: pathlib.
     write(documents / "sbom.cdx.json", papers.bill)
 
 
+def settle(root: pathlib.Path, release: Release) -> None:
+    """Modes and times. The settings may have a password."""
+    set_modes(root, release.seconds)
+    (root / DEFAULTS).chmod(0o640)
+
+
 def write(file: pathlib.Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -139,7 +145,7 @@ def pack_deb(release: Release, program: Program, host_program: pathlib.Path, pap
         write(root / "DEBIAN/conffiles", f"/{DEFAULTS}\n")
         for name, commands in DEBIAN_SCRIPTS.items():
             write(root / "DEBIAN" / name, DEBIAN_SCRIPT.format(commands))
-        set_modes(root)
+        settle(root, release)
         # Level 6 takes three times as long for a tenth. With several threads the bytes would be other ones.
         output("dpkg-deb", "--root-owner-group", "-Zxz", "-z3", "--threads-max=1", "--build", root, file, env=release.environment)
     return file
@@ -151,7 +157,7 @@ def spec(release: Release, root: pathlib.Path) -> str:
     texts = [f"/usr/share/doc/redlatch/{name}" for name in [*LICENCES, licences.FILE]]
     names = [f"/{path.relative_to(root).as_posix()}" for path in files]
     kinds = {name: "%license " if name in texts else "%doc " if "/doc/" in name else "" for name in names}
-    kinds[f"/{DEFAULTS}"] = "%config(noreplace) "
+    kinds[f"/{DEFAULTS}"] = "%attr(0640,root,root) %config(noreplace) "
     url = [f"URL: {home().homepage}"] if home().homepage else []
     packager = [f"Packager: {home().maintainer}"] if home().maintainer else []
     lines = [
@@ -173,6 +179,7 @@ def spec(release: Release, root: pathlib.Path) -> str:
         f'cp -a "{root}/." "%{{buildroot}}/"',
         *[line for name, commands in RPM_SCRIPTS.items() for line in [name, RPM_SCRIPT.format(commands)]],
         "%files",
+        "%dir /usr/share/doc/redlatch",
         *[f"{kinds[name]}{name}" for name in names],
         "%changelog",
         f"* {release.moment.strftime('%a %b %d %Y')} {home().maintainer or NOBODY} - {release.version}-1",
@@ -189,7 +196,7 @@ def pack_rpm(release: Release, program: Program, host_program: pathlib.Path, pap
     with tempfile.TemporaryDirectory() as folder:
         top = pathlib.Path(folder)
         stage(top / "root", release, program, host_program, papers, RPM_COMPLETIONS)
-        set_modes(top / "root")
+        settle(top / "root", release)
         (top / "redlatch.spec").write_text(spec(release, top / "root"), encoding="utf-8")
         macros = {
             "_topdir": str(top),

@@ -80,7 +80,7 @@ def pack_project(release: Release, project: pathlib.Path) -> list[pathlib.Path]:
         folder = pathlib.Path(parent)
         made = [f"-Dbuild.folder={folder}", f"-Dproject.build.outputTimestamp={release.date}", "-Dnotimestamp=true"]
         output("mvn", "--batch-mode", "--quiet", "--file", project / "pom.xml", *made, "package", JAVADOC)
-        jar.write_bytes(repacked(folder / jar.name, release.seconds))
+        jar.write_bytes(repacked(folder / jar.name, release.seconds, pom(project)))
         (documents,) = [file.parent for file in folder.rglob("apidocs/index.html")]
         copy_licences(documents / "META-INF")
         javadoc.write_bytes(zip_of(documents, "", release.seconds))

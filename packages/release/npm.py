@@ -9,7 +9,7 @@ import shutil
 import tempfile
 
 from . import licences
-from .archive import copy_licences, set_modes
+from .archive import copy_licences, copy_tracked, set_modes
 from .common import ROOT, Release, check_version, output
 from .home import home
 from .program import Program
@@ -45,8 +45,8 @@ def pack_client(release: Release) -> list[pathlib.Path]:
             shutil.copyfile(CLIENT / name, pathlib.Path(folder, name))
         about = json.loads(manifest.read_text(encoding="utf-8")) | fields("packages/clients/node")
         pathlib.Path(folder, "package.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        shutil.copytree(CLIENT / "lib", pathlib.Path(folder, "lib"))
+        copy_tracked("packages/clients/node/lib", pathlib.Path(folder, "lib"))
         copy_licences(pathlib.Path(folder))
-        set_modes(pathlib.Path(folder))
+        set_modes(pathlib.Path(folder), release.seconds)
         name = output("npm", "pack", "--silent", "--pack-destination", release.out, folder=pathlib.Path(folder)).strip()
     return [release.out / name]

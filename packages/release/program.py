@@ -9,7 +9,7 @@ import re
 import struct
 
 from .common import Failure
-from .targets import Target, find
+from .targets import GLIBC_MIN, Target, find
 
 ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 PE_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64"}
@@ -97,6 +97,13 @@ def mach(path: pathlib.Path, data: bytes) -> Program:
             needs = (oldest >> 16, oldest >> 8 & 0xFF)
         place += size
     return made(path, "macos", MACH_MACHINES.get(machine), "", needs, False)
+
+
+def check_glibc(program: Program) -> None:
+    """A program that others install needs no newer glibc than those of their systems."""
+    if program.needs > GLIBC_MIN and program.target.libc == "glibc":
+        needed, oldest = (".".join(map(str, version)) for version in (program.needs, GLIBC_MIN))
+        raise Failure(f"{program.path} needs glibc {needed}, not {oldest}: build it with release.py and cargo-zigbuild")
 
 
 def check(path: pathlib.Path, target: Target | None) -> Program:

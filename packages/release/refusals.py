@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import unittest
 import unittest.mock
 import zipfile
@@ -22,8 +23,9 @@ import zipfile
 PACKAGES = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGES))
 
-from release import common, downloads, golang, home, maven, npm, program, wheel  # noqa: E402
+from release import archive, build, common, downloads, golang, home, licences, linux, maven, npm, program, wheel  # noqa: E402
 from release.common import Failure, Release  # noqa: E402
+from release.targets import machine_here, target_of  # noqa: E402
 
 PROGRAM = pathlib.Path()
 X86, ARM = 62, 183
@@ -77,6 +79,9 @@ class Heads(unittest.TestCase):
         made = self.read(elf(X86, b"/lib64/ld-linux-x86-64.so.2\0", more=versions))
         self.assertEqual(made.needs, (2, 34))
         self.assertEqual(wheel.tags(made), ["manylinux_2_34_x86_64"])
+        with self.assertRaisesRegex(Failure, "needs glibc 2.34, not 2.17"):
+            program.check_glibc(made)
+        program.check_glibc(self.read(elf(X86, b"/lib64/ld-linux-x86-64.so.2\0", more=b"\0GLIBC_2.17\0")))
         self.assertEqual(wheel.tags(self.read(elf(ARM)))[-1], "musllinux_1_1_aarch64")
         self.assertEqual(wheel.tags(self.read(pe(0x8664))), ["win_amd64"])
 
@@ -106,6 +111,74 @@ class Heads(unittest.TestCase):
         for data, words in wrong.items():
             with self.assertRaisesRegex(Failure, words):
                 self.read(data)
+
+
+class Builds(unittest.TestCase):
+    """How cargo is called."""
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="größer als ")))
+        self.target = target_of(f"{machine_here()}-unknown-linux-gnu")
+        self.output = self.enterContext(unittest.mock.patch.object(build, "output", return_value=str(self.folder)))
+
+    def test_a_program_of_this_machine_is_built_for_an_old_glibc(self) -> None:
+        (self.folder / "lib/rustlib" / self.target.triple).mkdir(parents=True)
+        self.enterContext(unittest.mock.patch.object(build.shutil, "which", return_value="found"))
+        run = self.enterContext(unittest.mock.patch.object(build.subprocess, "run"))
+        run.return_value.returncode = 0
+        with unittest.mock.patch.object(build, "same_anywhere", return_value={}):
+            build.build(self.target, "all", build.RELEASE)
+        (command,) = run.call_args.args
+        self.assertEqual((command[0], command[-2]), ("cargo-zigbuild", f"{self.target.triple}.2.17"))
+
+    def test_packages_that_are_not_unpacked_yet_have_no_path_of_this_machine(self) -> None:
+        unpacked = self.folder / "registry/src/index-1"
+        self.output.side_effect = lambda *_command: unpacked.mkdir(parents=True)
+        given = {"CARGO_HOME": str(self.folder), "CARGO_ENCODED_RUSTFLAGS": "--cfg\x1fgiven"}
+        with unittest.mock.patch.dict(os.environ, given):
+            flags = build.same_anywhere(self.target)["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
+        self.assertEqual(flags[:3], ["--cfg", "given", f"--remap-path-prefix={unpacked}=/crates"])
+
+    def test_the_program_of_a_wheel_has_the_test_backend(self) -> None:
+        self.assertIn("testing", build.wheel_features().split(","))
+        self.assertIn(f" {build.wheel_features()} ", (common.ROOT / ".ci/steps/lint").read_text())
+
+
+class Contents(unittest.TestCase):
+    """What is in the files of a release."""
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="größer als ")))
+
+    def test_licences_of_what_is_no_crate(self) -> None:
+        rust, musl, mingw = "The Rust Project Developers", "Rich Felker, et al.", "mingw-w64 project"
+        linked = {"x86_64-unknown-linux-musl": [rust, musl], "x86_64-pc-windows-gnu": [rust, mingw], "aarch64-apple-darwin": [rust]}
+        for triple, owners in linked.items():
+            text = licences.collected([], target_of(triple))
+            self.assertEqual([owner for owner in [rust, musl, mingw] if owner in text], owners)
+            self.assertNotIn("</p>", text)
+
+    def test_licences_of_a_crate_without_a_text(self) -> None:
+        crate = {"name": "some", "version": "1.0.0", "authors": ["Some One"], "manifest_path": self.folder / "Cargo.toml"}
+        for licence, wanted in {"Apache-2.0 OR MIT": "(c) Some One", "Apache-2.0": "Apache License", "MIT/Zlib": "(c) Some One"}.items():
+            self.assertIn(wanted, licences.texts(crate | {"license": licence})[0])
+        (self.folder / "LICENSES").mkdir()
+        (self.folder / "LICENSES/MIT.txt").write_text("its own")
+        self.assertEqual(licences.texts(crate | {"license": "MIT"}), ["its own"])
+
+    def test_settings_with_a_password_are_for_root_alone_and_times_are_those_of_the_release(self) -> None:
+        linux.write(self.folder / linux.DEFAULTS, linux.DEFAULTS_TEXT)
+        linux.settle(self.folder, Release("1.2.3", 4_000_000_000, self.folder))
+        about = (self.folder / linux.DEFAULTS).stat()
+        self.assertEqual((about.st_mode & 0o777, about.st_mtime), (0o640, 4_000_000_000))
+        spec = linux.spec(Release("1.2.3", 0, self.folder), self.folder)
+        self.assertIn("%attr(0640,root,root) %config(noreplace) /etc/default/redlatch\n", spec)
+
+    def test_an_archive_has_no_other_files_than_the_repository(self) -> None:
+        with tempfile.NamedTemporaryFile(dir=common.ROOT / "docs", suffix=".md"):
+            archive.copy_documents(self.folder, "1.2.3")
+        made = {file.relative_to(self.folder / "docs").as_posix() for file in (self.folder / "docs").rglob("*") if file.is_file()}
+        self.assertEqual({f"docs/{name}" for name in made}, set(common.tracked("docs")))
 
 
 class Refusals(unittest.TestCase):
@@ -188,8 +261,17 @@ class Refusals(unittest.TestCase):
         self.assertEqual(self.release("--chart").returncode, 0)
         self.assertEqual({file.name: file.read_bytes() for file in self.out.iterdir()}, made)
 
+    def test_a_tag_of_another_version(self) -> None:
+        self.refuses("it must end in v", "--publishable", "--chart", "--url", "https://example.com/v9.9.9")
+
     def test_a_project_without_a_place(self) -> None:
-        self.refuses("repository, homepage, documentation, maintainer, security in Cargo.toml must be set", "--publishable")
+        self.addCleanup(home.home.cache_clear)
+        full = dict.fromkeys(home.FORMS, "https://example.com") | {"maintainer": "Some One <some@example.com>"}
+        for empty in [list(home.FORMS), ["security"]]:
+            home.home.cache_clear()
+            place = unittest.mock.patch.object(home, "fields", lambda empty=empty: full | dict.fromkeys(empty, ""))
+            with place, self.assertRaisesRegex(Failure, f"published: {', '.join(empty)} in Cargo.toml must be set"):
+                home.check_publishable()
 
     def test_the_same_lock_clients_each_time(self) -> None:
         made = []
@@ -225,14 +307,27 @@ class Refusals(unittest.TestCase):
             names = [name for name in archive.namelist() if name.endswith(".zip")]
             self.assertEqual(len(names), 3, names)
         with tarfile.open(downloads.pack_chart(release)) as archive:
-            self.assertIn(f"\nhome: {web}\n", archive.extractfile("redlatch/Chart.yaml").read().decode())
+            self.assertIn(f'\nhome: "{web}"\nsources: ["{web}"]\n', archive.extractfile("redlatch/Chart.yaml").read().decode())
         for folder in [maven.CLIENT, maven.EXTENSION]:
             (self.folder / "pom.xml").write_text(maven.pom(folder), encoding="utf-8")
             said = common.output("mvn", "--batch-mode", "--no-transfer-progress", CENTRAL, "-Dchecker.release=false", folder=self.folder)
             self.assertIn("passes all checks", said)
-        for wrong in [{"repository": "http://example.com"}, {"maintainer": "Some One"}, {"security": "nobody"}]:
+        with zipfile.ZipFile(maven.pack_extension(release)[0]) as jar:
+            (manifest,) = [name for name in jar.namelist() if name.endswith("/pom.xml")]
+            self.assertEqual(jar.read(manifest).decode(), maven.pom(maven.EXTENSION))
+        wheel.pack_sdist(release)
+        with tarfile.open(self.out / f"redlatch-{release.version}.tar.gz") as sources:
+            about = tomllib.load(sources.extractfile(f"redlatch-{release.version}/pyproject.toml"))["project"]
+        self.assertEqual(about["maintainers"], [{"name": "Some One", "email": "some@example.com"}])
+        archive.copy_documents(self.folder, release.version)
+        self.assertIn(f"]({web}/blob/v{release.version}/src/security.md", (self.folder / "docs/deploy.md").read_text())
+        self.assertIn("](operations.md#", (self.folder / "docs/deploy.md").read_text())
+        addresses = ["http://example.com", f"{web}/", f"{web}.git", f"{web}#a", f'{web}"', f"{web}, b", f"{web}\\", f"{web}{{"]
+        people = ["Some One", 'Some "One" <some@example.com>', "One, Two <some@example.com>", "100% <some@example.com>", "A\\ <a@b.c>"]
+        wrong_ones = [{"repository": web} for web in addresses] + [{"maintainer": name} for name in people]
+        for wrong in [*wrong_ones, {"security": "nobody"}, {"security": "<some@example.com>"}]:
             home.home.cache_clear()
-            with unittest.mock.patch.object(home, "fields", lambda wrong=wrong: place | wrong), self.assertRaises(Failure):
+            with unittest.mock.patch.object(home, "fields", lambda wrong=wrong: place | wrong), self.assertRaises(Failure, msg=wrong):
                 home.home()
 
     def test_a_lock_client_of_another_version(self) -> None:

@@ -1,4 +1,4 @@
-"""What goes with a program: the bill of materials, in the form CycloneDX 1.5, and the licences of the crates in it."""
+"""What goes with a program: the bill of materials, in the form CycloneDX 1.5, and the licences of what is in it."""
 
 import dataclasses
 import hashlib
@@ -76,4 +76,4 @@ def papers(target: Target, features: str, date: str) -> Papers:
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).digest()
     bill = {**document, "serialNumber": f"urn:uuid:{uuid.UUID(bytes=digest[:16], version=4)}"}
     linked = [packages[name] for name in others if packages[name]["source"]]
-    return Papers(json.dumps(bill, indent=1) + "\n", licences.collected(linked))
+    return Papers(json.dumps(bill, indent=1) + "\n", licences.collected(linked, target))

@@ -5,6 +5,9 @@ import platform
 
 from .common import Failure
 
+# What programs for glibc are built for: the oldest one that Rust supports, and that pip has tags for.
+GLIBC_MIN = (2, 17)
+
 
 @dataclasses.dataclass(frozen=True)
 class Target:

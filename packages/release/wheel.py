@@ -13,19 +13,19 @@ import tempfile
 import tomllib
 import zipfile
 
-from .archive import LEVEL, gzipped, tar_of, zip_entry
 from . import licences
-from .common import LICENCES, ROOT, Failure, Release, check_version, output
+from .archive import LEVEL, gzipped, tar_of, zip_entry
+from .common import LICENCES, ROOT, Failure, Release, check_version, tracked
 from .home import home
 from .program import Program
 from .sbom import Papers
+from .targets import GLIBC_MIN
 
 PACKAGE = ROOT / "packages/python"
 MODULE = PACKAGE / "python/redlatch"
 CLIENT = ROOT / "packages/clients/python"
 # A static program runs with any C library: these are the oldest tags that pip knows.
 STATIC_TAGS = ["manylinux_2_17_{machine}", "manylinux2014_{machine}", "musllinux_1_1_{machine}"]
-GLIBC_MIN = (2, 17)
 # In the sdist pyproject.toml is at the top.
 MOVED = {
     '"../../Cargo.toml"': '"Cargo.toml"',
@@ -148,14 +148,6 @@ def write(release: Release, name: str, platform: str, files: dict[str, bytes]) -
     return wheel
 
 
-def tracked(*names: str) -> list[str]:
-    """The files of the repository below these names."""
-    files = output("git", "ls-files", "-z", "--", *names).split("\0")[:-1]
-    if not files:
-        raise Failure(f"git has no files {', '.join(names)}: the sdist is made in a clone of the repository")
-    return files
-
-
 def sdist_sources() -> list[str]:
     """What cargo and maturin read. The image is built from the same files: .dockerignore lists them."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -176,6 +168,9 @@ def pack_sdist(release: Release) -> pathlib.Path:
             if text.count(old) != 1:
                 raise Failure(f"pyproject.toml has no single '{old}', which the sdist replaces")
             text = text.replace(old, new)
+        person, address = home().person
+        line = f'maintainers = [{{ name = "{person}", email = "{address}" }}]\n' if person else ""
+        text = text.replace("[project]\n", f"[project]\n{line}", 1)
         text += "".join(["\n[project.urls]\n", *[f'{name} = "{url}"\n' for name, url in home().urls.items()]])
         (folder / "pyproject.toml").write_text(text, encoding="utf-8")
         (folder / "packages/python/README.md").write_text(readme(release.version, PACKAGE), encoding="utf-8")

@@ -203,6 +203,23 @@ fn actions_and_the_base_of_the_image_are_named_by_digest_and_a_release_has_every
         assert!(workflow.contains(triple), "release.yml does not build for {triple}");
         assert!(read(".cargo/deny.toml").contains(triple), "deny.toml does not look at {triple}");
     }
+    let versions = workflow.split("toolchain install ").skip(1).chain(workflow.split("default ").skip(1));
+    let versions: BTreeSet<&str> = versions.filter_map(|rest| rest.split_whitespace().next()).collect();
+    assert!(versions.len() == 1 && versions.iter().all(|rust| rust.split('.').count() == 3), "{versions:?}");
+    let packages = workflow.split("pip install ").skip(1).filter_map(|rest| rest.lines().next());
+    for package in packages.flat_map(str::split_whitespace) {
+        assert!(package.contains("=="), "release.yml: {package} is of any version");
+    }
+}
+
+#[test]
+fn the_image_to_push_is_that_of_a_release_which_has_all_licences() {
+    for file in ["Dockerfile", "docs/deploy.md", "packages/deploy/chart/values.yaml"] {
+        assert!(read(file).contains("`packages/release.py --image`"), "{file}");
+    }
+    for file in ["packages/deploy/kubernetes.yaml", "packages/deploy/kubernetes-cluster.yaml"] {
+        assert!(!read(file).contains("docker build"), "{file}");
+    }
 }
 
 /// The names between the braces of a `pub use`.

@@ -209,8 +209,11 @@ fn pages() -> Vec<String> {
 /// A field of Cargo.toml that tells of the project. Everything that is published takes it from there.
 fn field(name: &str) -> String {
     let manifest = read("Cargo.toml");
-    let (_, rest) = manifest.split_once(&format!("\n{name} = \"")).expect("the field");
-    rest.split('"').next().unwrap_or_default().to_owned()
+    let value =
+        manifest.lines().find_map(|line| line.strip_prefix(&format!("{name} = "))).expect("the field");
+    let text = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let is_plain = |text: &&str| !text.contains(['"', '\\']);
+    text.filter(is_plain).unwrap_or_else(|| panic!("{name} is not a plain string: {value}")).to_owned()
 }
 
 /// Where vulnerabilities are reported.

@@ -8,7 +8,7 @@
 
 {{- define "redlatch.selector" -}}
 app.kubernetes.io/name: redlatch
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "redlatch.labels" -}}
@@ -47,7 +47,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{/* What both kinds of containers have, but variables, probes and volumes. */}}
 {{- define "redlatch.container" -}}
 name: redlatch
-image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 ports:
   - {name: redis, containerPort: 6379}
@@ -85,7 +85,9 @@ securityContext:
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: REDLATCH_{{ $name | upper | replace "-" "_" }}
-  value: {{ $value | toString | quote }}
+  {{- /* Helm reads numbers as floats, and writes a million as 1e+06. */}}
+  {{- $isWhole := and (kindIs "float64" $value) (eq (floor $value) $value) }}
+  value: {{ ternary (int64 $value) $value $isWhole | toString | quote }}
 {{- end }}
 {{- end -}}
 
