@@ -5,6 +5,8 @@
 #[cfg(feature = "lua")]
 mod grants;
 #[cfg(feature = "client")]
+mod hand_over;
+#[cfg(feature = "client")]
 mod lock_client;
 pub(crate) mod lock_law;
 #[cfg(all(feature = "cli", unix))]

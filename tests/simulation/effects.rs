@@ -57,6 +57,8 @@ pub(crate) const COMMANDS: &[&str] = &[
     "LOCK.GUARD k n",
     "LOCK.MACQUIRE 2 k k v LEASE ms",
     "LOCK.RELEASE k v",
+    "LOCK.TRANSFER k v TO v LEASE ms",
+    "LOCK.TRANSFER k v TO w LEASE ms",
     "MSET k v k v k v",
     "MSETEX 2 k v k v PX ms",
     "MSETEX 2 k v k v NX PX ms",

@@ -99,6 +99,7 @@ pub(super) enum Reason {
     Expired,
     Released,
     Session,
+    Transferred,
 }
 
 #[derive(Debug, Default)]
@@ -198,6 +199,88 @@ impl Model {
         }
         self.reply(who, format!(":{}\r\n", u8::from(owner.is_some())));
         self.serve(owner.map(|_| key.to_owned()));
+    }
+
+    /// LOCK.TRANSFER.
+    pub(super) fn transfer(
+        &mut self,
+        who: usize,
+        (key, owner): (&str, &str),
+        new: &str,
+        lease_ms: Option<u64>,
+    ) {
+        let refusal = match (self.holder(key, owner).is_some(), self.holder(key, new).is_some()) {
+            _ if owner == new => Some("ERR a lock cannot be transferred to its own owner"),
+            (false, _) => Some("NOTHELD the owner does not hold this lock, or not with this token"),
+            (true, true) => Some("ERR the new owner holds this lock already"),
+            (true, false) => None,
+        };
+        if let Some(text) = refusal {
+            return self.reply(who, format!("-{text}\r\n"));
+        }
+        let at = (0..self.waiters.len()).find(|at| self.may_take_over(*at, (key, owner), new));
+        match (at, lease_ms) {
+            (Some(at), _) => {
+                let Waiter { request, since_ms, .. } = self.waiters.remove(at);
+                self.end(key, owner, Reason::Transferred, Some(who));
+                self.grant(&request, self.now_ms - since_ms);
+            }
+            (None, Some(lease_ms)) => self.give_to(key, owner, (new, lease_ms), who),
+            (None, None) => {
+                let text =
+                    "-NOLEASE no wait of the new owner can be answered: set a lease with LEASE\r\n";
+                return self.reply(who, text.to_owned());
+            }
+        }
+        let now_ms = self.now_ms;
+        let (token, until_ms, session) = match self.holder(key, new) {
+            Some(holder) => (holder.token, holder.until_ms, holder.session),
+            None => panic!("{new} does not hold {key}"),
+        };
+        let left_ms = until_ms.map(|until_ms| until_ms - now_ms).filter(|_| session.is_none());
+        let text = self.map(who, &[("token", token_text(token)), ("lease", self.millis(who, left_ms))]);
+        self.reply(who, text);
+        self.serve([key.to_owned()]);
+    }
+
+    /// Whether a request can be answered with what an owner holds.
+    fn may_take_over(&self, at: usize, (key, owner): (&str, &str), new: &str) -> bool {
+        let request = &self.waiters[at].request;
+        if request.owner != new || request.keys != [key] {
+            return false;
+        }
+        let mut without =
+            Model { keys: self.keys.clone(), sessions: self.sessions.clone(), ..Model::default() };
+        if let Some(Held::Lock(_, holders)) = without.keys.get_mut(key) {
+            holders.retain(|holder| holder.owner != owner);
+            if holders.is_empty() {
+                without.keys.remove(key);
+            }
+        }
+        matches!(without.standing(key, request), Ok(Standing::Open))
+    }
+
+    /// An owner that does not wait gets what another one holds, for a lease.
+    fn give_to(&mut self, key: &str, owner: &str, (new, lease_ms): (&str, u64), who: usize) {
+        let Some(Held::Lock(kind, holders)) = self.keys.get(key) else { return };
+        let kind = *kind;
+        let own = holders.iter().find(|holder| holder.owner == owner).expect("it holds the lock");
+        let count = if kind == Kind::Reentrant { 1 } else { own.count };
+        self.end(key, owner, Reason::Transferred, Some(who));
+        self.last_token += 1;
+        let holder = Holder {
+            owner: new.to_owned(),
+            token: self.last_token,
+            count,
+            until_ms: Some(self.now_ms + lease_ms),
+            session: None,
+            by: None,
+            is_native: true,
+        };
+        match self.keys.get_mut(key) {
+            Some(Held::Lock(_, holders)) => holders.push(holder),
+            _ => drop(self.keys.insert(key.to_owned(), Held::Lock(kind, vec![holder]))),
+        }
     }
 
     /// SET key value NX PX lease of a client of Redis.

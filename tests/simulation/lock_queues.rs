@@ -156,7 +156,7 @@ impl LockQueueSimulation {
         if self.model.waiters.iter().any(|waiter| waiter.request.who == who) {
             return self.meanwhile(who);
         }
-        match self.rng.below(24) {
+        match self.rng.below(26) {
             0..=7 => self.acquire(who),
             8 | 9 => self.acquire_several(who),
             10..=13 => self.release(who),
@@ -166,6 +166,7 @@ impl LockQueueSimulation {
             18 => self.write_over(who),
             19 => self.attach(who),
             20 => self.disconnect(who),
+            21 | 22 => self.transfer(who),
             _ => self.pass_time(),
         }
     }
@@ -322,6 +323,25 @@ impl LockQueueSimulation {
         let key = if self.rng.one_in(8) { self.key() } else { key };
         self.model.break_lock(who, &key, token);
         self.ask(who, ["LOCK.BREAK", &key, "TOKEN", &token.to_string()].map(str::to_owned).into())
+    }
+
+    /// To a client that waits, or to any.
+    fn transfer(&mut self, who: usize) -> String {
+        let (key, owner, token) = self.held().unwrap_or(("a".to_owned(), "nobody".to_owned(), 7));
+        let waiting: Vec<String> =
+            self.model.waiters.iter().map(|waiter| waiter.request.owner.clone()).collect();
+        let new = match waiting.is_empty() || self.rng.one_in(3) {
+            true => format!("owner-{}", self.rng.below(CLIENTS)),
+            false => waiting[self.rng.below(waiting.len())].clone(),
+        };
+        let mut words = ["LOCK.TRANSFER", &key, &owner, "TO", &new].map(str::to_owned).to_vec();
+        if self.rng.one_in(4) {
+            words.extend(["TOKEN".to_owned(), token.to_string()]);
+        }
+        let lease_ms = self.rng.one_in(2).then(|| 1 + self.rng.below_u64(40));
+        words.extend(lease_ms.iter().flat_map(|lease_ms| ["LEASE".to_owned(), lease_ms.to_string()]));
+        self.model.transfer(who, (&key, &owner), &new, lease_ms);
+        self.ask(who, words)
     }
 
     /// SET NX PX, or the release script of a client of Redis.

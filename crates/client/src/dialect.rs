@@ -277,6 +277,25 @@ impl Terms {
         Ok(true)
     }
 
+    /// Hands the lock over to another owner, which waits for it or has it for `lease`. Returns the new token; `None` if the
+    /// session of that owner has ended in the same instant.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses.
+    pub async fn transfer(
+        &self,
+        connection: &mut Connection,
+        token: Option<u64>,
+        (owner, lease): (&[u8], Option<Duration>),
+    ) -> Result<Option<u64>, Error> {
+        let (token, lease) = (token.map(text), lease.map(millis));
+        let mut words = vec![&b"LOCK.TRANSFER"[..], &self.keys[0], &self.owner, b"TO", owner];
+        words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
+        words.extend(lease.iter().flat_map(|lease| [&b"LEASE"[..], lease]));
+        let token = connection.call(&words).await?.field("token").and_then(Reply::integer);
+        Ok(token.and_then(|token| u64::try_from(token).ok()))
+    }
+
     /// Makes every key one of the session of this connection, which lasts for `rest` after its end: a lock
     /// that ends so has not expired in the hands of its holder, and the server does not count it so. The keys
     /// have been extended by `rest`. False if the owner does not hold every key with this token.

@@ -35,6 +35,8 @@ pub struct Guard {
     token: Option<u64>,
     dialect: Dialect,
     is_session: bool,
+    /// Whether it holds several keys.
+    is_of_several: bool,
     /// Whether there is no lock, because no server has answered.
     is_open: bool,
     budget: Duration,
@@ -127,6 +129,7 @@ impl Guard {
             token: grant.and_then(|grant| grant.token),
             dialect: grant.map_or(Dialect::Plain, |grant| grant.dialect),
             is_session: terms.session.is_some(),
+            is_of_several: terms.keys.len() > 1,
             is_open: grant.is_none(),
             budget: locks.budget,
             watch: Watch { process, key, state: states },
@@ -221,6 +224,29 @@ impl Guard {
         self.order(|done| Order::Leave { rest, done }).await
     }
 
+    /// Hands the lock over to another owner: `owner` has it in the same instant, with a new token, and this one is lost as
+    /// [`Lost::Transferred`]. If `owner` waits for this lock alone, its wait is answered, before all others. Else it has the
+    /// lock for `lease`, and asks for it again under its name. Returns the new token; `None` if the session of that owner
+    /// has ended in the same instant.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the lock is held no longer. [`Error::Refused`] if the server refuses, as with `NOLEASE` if `owner`
+    /// does not wait and `lease` is `None`: the lock is kept on. [`Error::Usage`] for several keys at once.
+    /// [`Error::Unsupported`] on a server without LOCK commands. [`Error::Unreachable`] if the server does not answer: if it
+    /// has handed the lock over, the next renewal finds that.
+    pub async fn transfer_to(
+        &self,
+        owner: impl Into<Vec<u8>>,
+        lease: Option<Duration>,
+    ) -> Result<Option<u64>, Error> {
+        self.check()?;
+        if self.is_open || self.is_of_several {
+            return Err(Error::Usage("only one lock that is held can be handed over"));
+        }
+        let to = (owner.into(), lease);
+        self.order(|done| Order::Transfer { to, done }).await
+    }
+
     /// # Errors
     /// The lock was taken by another process.
     pub(super) fn check_process(&self) -> Result<(), Error> {
@@ -308,6 +334,7 @@ async fn keep_open(state: watch::Sender<State>, mut orders: mpsc::Receiver<Order
     while let Some(order) = orders.recv().await {
         match order {
             Order::Extend { done, .. } => drop(done.send(Ok(()))),
+            Order::Transfer { done, .. } => drop(done.send(Ok(None))),
             Order::Leave { done, .. } | Order::Release { done } => {
                 let _ = done.send(Ok(false));
                 break;

@@ -72,7 +72,10 @@ impl Acquire {
 #[non_exhaustive]
 pub enum HoldEvent {
     /// Somebody has begun to wait for it.
-    Contended,
+    Contended {
+        /// The owner that is the first to wait. `None` if the server does not tell it.
+        waiter: Option<Vec<u8>>,
+    },
     /// It is held no longer.
     Lost(Lost),
 }
@@ -96,11 +99,12 @@ impl HoldEvents {
             if let Some(lost) = Lost::read(&push, &self.keys, self.token) {
                 return Ok(HoldEvent::Lost(lost));
             }
-            if let [kind, key, of, ..] = &push[..]
+            if let [kind, key, of, told @ ..] = &push[..]
                 && kind.is("lock-contended")
                 && is_of(key, of, &self.keys, self.token)
             {
-                return Ok(HoldEvent::Contended);
+                let waiter = told.first().and_then(Reply::text).map(<[u8]>::to_vec);
+                return Ok(HoldEvent::Contended { waiter });
             }
         }
     }

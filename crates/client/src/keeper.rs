@@ -28,6 +28,8 @@ pub(super) enum Order {
     Extend { lease: Option<Duration>, done: oneshot::Sender<Result<(), Error>> },
     /// Leaves the lock held for so long, and ends.
     Leave { rest: Duration, done: oneshot::Sender<Result<bool, Error>> },
+    /// Hands the lock over to another owner, which waits for it or has it for `lease`, and ends.
+    Transfer { to: (Vec<u8>, Option<Duration>), done: oneshot::Sender<Result<Option<u64>, Error>> },
     /// Releases the lock, and ends.
     Release { done: oneshot::Sender<Result<bool, Error>> },
 }
@@ -107,6 +109,14 @@ impl Keeper {
                     let left = self.leave(rest).await;
                     let is_over = left.is_ok();
                     let _ = done.send(left);
+                    if is_over {
+                        return;
+                    }
+                }
+                Some(Order::Transfer { to, done }) => {
+                    let handed = self.transfer(to).await;
+                    let is_over = handed.is_ok();
+                    let _ = done.send(handed);
                     if is_over {
                         return;
                     }
@@ -325,6 +335,30 @@ impl Keeper {
         }
         self.lose(Lost::Released);
         Ok(is_held)
+    }
+
+    /// Hands the lock over. It is asked once: after a lost answer the next renewal finds whether the lock is still held.
+    async fn transfer(&mut self, (owner, lease): (Vec<u8>, Option<Duration>)) -> Result<Option<u64>, Error> {
+        self.check()?;
+        if self.dialect != Dialect::Native {
+            return Err(Error::Unsupported("a hand-over"));
+        }
+        let (budget, token) = (self.locks.budget, self.token);
+        let asked = async {
+            let (connection, terms) = self.connected().await?;
+            terms.transfer(connection, token, (&owner, lease)).await
+        };
+        let handed = within(budget, asked).await;
+        match &handed {
+            Ok(_) => self.lose(Lost::Transferred),
+            Err(Error::Refused(text)) if text.starts_with("NOTHELD ") => {
+                self.lose(Lost::NotHeld);
+                self.check()?;
+            }
+            Err(error) if error.is_refusal() => {}
+            Err(_) => self.connection = None,
+        }
+        handed
     }
 
     /// Releases every key. False if not all of them were held.

@@ -27,6 +27,8 @@ pub enum Lost {
     Released,
     /// Its session has ended.
     Session,
+    /// It was handed over to another owner, by this client or another one.
+    Transferred,
     /// No renewal has succeeded in time. The server may still count it as held.
     Unrenewed,
 }
@@ -78,6 +80,7 @@ impl Lost {
                 Some(EndReason::Expired) => Self::Expired,
                 Some(EndReason::Flushed) => Self::Flushed,
                 Some(EndReason::Session) => Self::Session,
+                Some(EndReason::Transferred) => Self::Transferred,
                 Some(EndReason::Moved | EndReason::Released) | None => Self::NotHeld,
             }
         })
@@ -101,6 +104,7 @@ impl fmt::Display for Lost {
             Self::OtherProcess => GivenUp::Forked.meaning(),
             Self::Released => EndReason::Released.meaning(),
             Self::Session => EndReason::Session.meaning(),
+            Self::Transferred => EndReason::Transferred.meaning(),
             Self::Unrenewed => GivenUp::Unrenewed.meaning(),
         })
     }

@@ -56,11 +56,13 @@ pub enum EndReason {
     Released,
     /// The connection of its session has ended.
     Session,
+    /// LOCK.TRANSFER: another owner has it since the same instant.
+    Transferred,
 }
 
 impl EndReason {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Broken,
         Self::Deleted,
         Self::Expired,
@@ -68,6 +70,7 @@ impl EndReason {
         Self::Moved,
         Self::Released,
         Self::Session,
+        Self::Transferred,
     ];
 
     /// Its name in replies and messages.
@@ -80,6 +83,7 @@ impl EndReason {
             Self::Moved => "moved",
             Self::Released => "released",
             Self::Session => "session",
+            Self::Transferred => "transferred",
         }
     }
 
@@ -98,6 +102,7 @@ impl EndReason {
             Self::Moved => "its slot has moved to another node, where it goes on",
             Self::Released => "it was released",
             Self::Session => "its session has ended",
+            Self::Transferred => "it was handed over to another owner",
         }
     }
 

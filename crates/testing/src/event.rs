@@ -31,7 +31,7 @@ pub enum EventKind {
     Refused,
     /// A client waits for a lock.
     Waits,
-    /// A client would extend or release a lock that its owner does not hold.
+    /// A client would extend, release or transfer a lock that its owner does not hold.
     Missed,
     /// A fault has acted.
     Fault,

@@ -335,6 +335,7 @@ impl History {
             RequestOutcome::NotHeld(_) if request.owner.is_none() => return,
             RequestOutcome::NotHeld(HolderRequest::Extend) => (EventKind::Missed, Some("extends"), 1),
             RequestOutcome::NotHeld(HolderRequest::Release) => (EventKind::Missed, Some("releases"), 1),
+            RequestOutcome::NotHeld(HolderRequest::Transfer) => (EventKind::Missed, Some("transfers"), 1),
             RequestOutcome::Refused(_) | RequestOutcome::TimedOut | RequestOutcome::Unblocked => {
                 (EventKind::Refused, None, 1)
             }

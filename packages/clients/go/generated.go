@@ -38,6 +38,8 @@ const (
 	Released Reason = "released"
 	// SessionEnded: its session has ended.
 	SessionEnded Reason = "session"
+	// Transferred: it was handed over to another owner.
+	Transferred Reason = "transferred"
 	// NotHeld: the server no longer knows it.
 	NotHeld Reason = "not-held"
 	// Unrenewed: no renewal has succeeded in time.
@@ -58,6 +60,8 @@ func (reason Reason) meaning() string {
 		return "it was released"
 	case SessionEnded:
 		return "its session has ended"
+	case Transferred:
+		return "it was handed over to another owner"
 	case NotHeld:
 		return "the server no longer knows it"
 	case Unrenewed:

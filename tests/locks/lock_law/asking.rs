@@ -323,6 +323,7 @@ fn a_request_of_who_does_not_hold_the_lock_is_told_by_every_view() {
     let late: &[(&str, &[&str])] = &[
         ("LOCK.RELEASE", &["LOCK.RELEASE", "k", "a"]),
         ("LOCK.EXTEND", &["LOCK.EXTEND", "k", "a"]),
+        ("LOCK.TRANSFER", &["LOCK.TRANSFER", "k", "a", "TO", "b", "LEASE", "1000"]),
         ("DELIFEQ", &["DELIFEQ", "k", "a"]),
         ("a releasing script", &["EVAL", crate::support::bare::RELEASE, "1", "k", "a"]),
         ("an extending script", &["EVAL", crate::support::bare::EXTEND, "1", "k", "a", "30000"]),

@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Listener,
     /// Asks for the views.
     Watcher,
+    /// No connection: an owner that has got a lock for which it did not wait.
+    Nobody,
 }
 
 impl Role {
@@ -47,6 +49,7 @@ impl Role {
             Self::Waiter => "n",
             Self::Listener => "s",
             Self::Watcher => "w",
+            Self::Nobody => "?",
         }
     }
 }
@@ -74,6 +77,7 @@ pub(crate) enum Reason {
     Flushed,
     Released,
     Session,
+    Transferred,
 }
 
 impl Reason {
@@ -85,6 +89,7 @@ impl Reason {
             Self::Flushed => "flushed",
             Self::Released => "released",
             Self::Session => "session",
+            Self::Transferred => "transferred",
         }
     }
 }
@@ -216,7 +221,7 @@ impl Model {
             granted: BTreeMap::new(),
             tokens: 0,
             events: Vec::new(),
-            closed: BTreeSet::new(),
+            closed: BTreeSet::from([Role::Nobody]),
             waits_for: None,
             answer: Answer::Done,
             polls: None,
@@ -353,6 +358,41 @@ impl Model {
         self.end(&place("k"), "a", (Reason::Broken, Some(by), self.now));
         self.ends.last_mut().expect("it has ended").text = Some(text);
         self.serve(self.now);
+    }
+
+    /// The owner hands the lock over: to the call that waits, or for a lease to an owner without a connection.
+    pub(crate) fn transfer(&mut self, by: Role, to: &str, lease: u64) {
+        let at = place("k");
+        let Some(Slot::Lock { form, kind, limit, holds }) = self.keys.get(&at).cloned() else {
+            panic!("k is no lock")
+        };
+        if form == Form::Hash {
+            self.answer = Answer::Refused("NOTHELD");
+            return;
+        }
+        let (is_sole, permits) = (holds.len() == 1, if kind == "permits" { holds[0].permits } else { 1 });
+        self.end(&at, "a", (Reason::Transferred, Some(by), self.now));
+        if to == "next" && self.waits_for.is_some() {
+            if is_sole {
+                return self.serve(self.now);
+            }
+            // Its request for the whole lock ends with an error, because it has a part of the lock now.
+            self.waits_for = None;
+        }
+        let hold = Hold {
+            owner: to.to_owned(),
+            by: Role::Nobody,
+            token: self.tokens + 1,
+            since: self.now,
+            lease: Some(lease),
+            until: Some(self.now + lease),
+            renewals: 0,
+            permits,
+            is_native: true,
+            delay: None,
+            meta: None,
+        };
+        self.grant(&at, form, (kind, limit), hold);
     }
 
     /// The key is deleted.

@@ -218,6 +218,15 @@ pub(crate) const WAYS: &[Way] =
         way("LOCK.BREAK by the holder", &["h: LOCK.BREAK k TOKEN 1 REASON deploy-7"], |model| {
             model.break_lock(Holder, "deploy-7");
         }),
+        way("LOCK.TRANSFER", &["h: LOCK.TRANSFER k a TO c LEASE 60000"], |model| {
+            model.transfer(Holder, "c", 60_000);
+        }),
+        way("LOCK.TRANSFER by another", &["o: LOCK.TRANSFER k a TO c TOKEN 1 LEASE 60000"], |model| {
+            model.transfer(Other, "c", 60_000);
+        }),
+        way("LOCK.TRANSFER to the one that waits", &["h: LOCK.TRANSFER k a TO next LEASE 60000"], |model| {
+            model.transfer(Holder, "next", 60_000);
+        }),
         // The key is deleted.
         way("DEL by the holder", &["h: DEL k"], |model| model.delete(Holder)),
         way("DEL", &["o: DEL k"], |model| model.delete(Other)),
@@ -350,6 +359,15 @@ pub(crate) const WAYS: &[Way] =
             }
         }),
         way("LOCK.RELEASE with another token", &["h: LOCK.RELEASE k a TOKEN 77"], |_| {}),
+        way("LOCK.TRANSFER with a token", &["h: LOCK.TRANSFER k a TO c TOKEN 77 LEASE 60000"], |model| {
+            model.answer = Answer::Refused("NOTHELD");
+        }),
+        way("LOCK.TRANSFER to oneself", &["h: LOCK.TRANSFER k a TO a LEASE 60000"], |model| {
+            model.answer = Answer::Refused("its own owner");
+        }),
+        way("LOCK.TRANSFER without a lease", &["h: LOCK.TRANSFER k a TO c"], |model| {
+            model.answer = Answer::Refused(if model.form() == Form::Hash { "NOTHELD" } else { "NOLEASE" });
+        }),
         way("LOCK.BREAK with another token", &["o: LOCK.BREAK k TOKEN 77"], |_| {}),
         way("LOCK.EXTEND by another owner", &["o: LOCK.EXTEND k c LEASE 90000"], |_| {}),
         way("PEXPIRE to the past by the holder", &["h: PEXPIRE k -1"], |model| model.end_lease(Holder)),

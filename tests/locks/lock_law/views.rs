@@ -349,7 +349,8 @@ impl Views {
             let expected = format!("exists {} left {}", u8::from(slot.is_some()), pttl(model, slot));
             self.push(name_at(&format!("{name} key"), at), expected, format!("exists {exists} left {left}"));
             let reply = replayed.view(database, &["LOCK.WHO", key]);
-            let nobody = Model { waits_for: None, closed: Role::ALL.into(), ..model.clone() };
+            let closed = Role::ALL.into_iter().chain([Role::Nobody]).collect();
+            let nobody = Model { waits_for: None, closed, ..model.clone() };
             let expected = who(&nobody, at, false);
             self.push(name_at(&format!("{name} WHO"), at), expected, lock(&replayed, &reply));
         }
@@ -439,7 +440,11 @@ fn lock(world: &World, reply: &Reply) -> String {
 
 fn held_facts(world: &World, model: &Model, (kind, limit): (&str, Option<u64>), hold: &Hold) -> Vec<String> {
     let is_gone = model.closed.contains(&hold.by);
-    let client = if is_gone { "gone".to_owned() } else { world.address(hold.by) };
+    let client = match hold.by {
+        Role::Nobody => "an unknown client".to_owned(),
+        _ if is_gone => "gone".to_owned(),
+        by => world.address(by),
+    };
     let mut facts = vec![format!("held by {} (", hold.owner), client];
     facts.push(format!("since {}", &clock(hold.since)[..8]));
     match kind {
@@ -477,6 +482,9 @@ fn end_facts(world: &World, model: &Model, end: &End) -> Vec<String> {
             vec![format!("lost: the lease of {lease}"), owner, format!("ended at {at}")]
         }
         Reason::Session => vec!["lost: the session".to_owned(), owner, format!("ended at {at}")],
+        Reason::Transferred => {
+            vec![format!("transferred: the lock of {owner} ("), format!("at {at} by {}", by(end))]
+        }
         Reason::Broken => {
             vec!["lost: ".to_owned(), owner, format!("broken at {at} by default from {}", by(end))]
         }

@@ -260,9 +260,9 @@ mod tests {
     const REFUSED: &[&str] = &[
         "append", "blmove", "brpoplpush", "copy", "decr", "decrby", "getset", "hincrbyfloat", "hmset",
         "hset", "incr", "incrbyfloat", "increx", "linsert", "lmove", "lock.extend", "lock.guard",
-        "lock.session|attach", "lpush", "lpushx", "lset", "move", "mset", "psetex", "rename", "renamenx",
-        "rpoplpush", "rpush", "rpushx", "sadd", "setex", "setrange", "smove", "swapdb", "xadd", "zadd",
-        "zinterstore", "zrangestore",
+        "lock.session|attach", "lock.transfer", "lpush", "lpushx", "lset", "move", "mset", "psetex",
+        "rename", "renamenx", "rpoplpush", "rpush", "rpushx", "sadd", "setex", "setrange", "smove", "swapdb",
+        "xadd", "zadd", "zinterstore", "zrangestore",
     ];
 
     #[test]

@@ -8,6 +8,7 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Request;
 
 use self::parts::{AccessControl, Instance, Locks, LogLimits, Random, Scripts, Statistics, Stop};
+use crate::commands::lock::session::Contended;
 use crate::commands::lock::slow;
 use crate::commands::lock::spans::Spans;
 use crate::commands::lock::watch::WaitLog;
@@ -100,6 +101,7 @@ impl Shared {
         keyspace.observe_locks(Box::new(Linter(Arc::clone(&locks.lint))));
         keyspace.observe_locks(Box::new(WaitLog(Arc::clone(&locks.watch))));
         keyspace.observe_locks(Box::new(Spans::default()));
+        keyspace.observe_locks(Box::new(Contended));
         let (password, ledger) = (settings.get(settings::REQUIREPASS), keyspace.ledger());
         let acl = Acl::new(password.as_bytes(), terms(table(), &settings), ledger);
         Self {

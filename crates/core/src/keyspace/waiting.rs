@@ -32,6 +32,14 @@ pub trait Serve: fmt::Debug + Send + Sync {
     /// Takes it, and answers the client. Called only when [`Serve::is_ready`] and after the claim was taken.
     fn serve(&self, view: &mut View<'_>, key: &[u8]);
 
+    /// Whether the holder of the lock that it waits for may hand it over: it waits for that lock alone.
+    fn takes_over(&self) -> bool {
+        false
+    }
+
+    /// Like [`Serve::serve`], for a lock that its holder has handed over: requests that came earlier are passed over.
+    fn take_over(&self, _view: &mut View<'_>, _key: &[u8]) {}
+
     /// The wait has ended without [`Serve::serve`]. Returns the encoded answer if it has timed out; `None`: that of its
     /// [`Wait`].
     fn end_unserved(&self, _view: &mut View<'_>, _how: WaitEnd) -> Option<Vec<u8>> {

@@ -11,7 +11,7 @@ use redlatch_proto::clock::LockTime;
 use super::event::EndReason;
 use crate::state::clients::ClientId;
 
-/// What a request to take, extend or release a lock has come to.
+/// What a request to take, extend, release or transfer a lock has come to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RequestOutcome {
     /// It waited, and its connection has ended.
@@ -21,7 +21,7 @@ pub enum RequestOutcome {
         /// Whether its owner held the lock already.
         again: bool,
     },
-    /// It was to extend or release a lock that its owner does not hold.
+    /// It was to extend, release or transfer a lock that its owner does not hold.
     NotHeld(HolderRequest),
     /// It has not got the lock.
     Refused(RefusedBy),
@@ -60,6 +60,8 @@ pub enum HolderRequest {
     Extend,
     /// The end of its hold.
     Release,
+    /// The end of its hold, and a new one of another owner.
+    Transfer,
 }
 
 /// A request for a lock, and what it has come to.

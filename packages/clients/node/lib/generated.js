@@ -23,6 +23,7 @@ export const EXPIRED = "expired";
 export const FLUSHED = "flushed";
 export const RELEASED = "released";
 export const SESSION = "session";
+export const TRANSFERRED = "transferred";
 export const NOT_HELD = "not-held";
 export const UNRENEWED = "unrenewed";
 /** What each reason for which a lock is lost means. */
@@ -33,6 +34,7 @@ export const REASONS = {
   [FLUSHED]: "all keys were removed",
   [RELEASED]: "it was released",
   [SESSION]: "its session has ended",
+  [TRANSFERRED]: "it was handed over to another owner",
   [NOT_HELD]: "the server no longer knows it",
   [UNRENEWED]: "no renewal has succeeded in time",
 };

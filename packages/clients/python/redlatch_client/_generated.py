@@ -23,6 +23,7 @@ EXPIRED = "expired"
 FLUSHED = "flushed"
 RELEASED = "released"
 SESSION = "session"
+TRANSFERRED = "transferred"
 FORKED = "forked"
 NOT_HELD = "not-held"
 UNRENEWED = "unrenewed"
@@ -34,6 +35,7 @@ REASONS = {
     FLUSHED: "all keys were removed",
     RELEASED: "it was released",
     SESSION: "its session has ended",
+    TRANSFERRED: "it was handed over to another owner",
     FORKED: "it belongs to the process that took it, which has made this one by a fork",
     NOT_HELD: "the server no longer knows it",
     UNRENEWED: "no renewal has succeeded in time",

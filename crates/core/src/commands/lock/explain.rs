@@ -185,6 +185,9 @@ impl Teller<'_> {
             }
             EndReason::Moved => format!("moved{of} with its slot to another node at {at}"),
             EndReason::Session => format!("lost: the session{of} ended at {at}"),
+            EndReason::Transferred => {
+                format!("transferred: the lock{of} was handed over at {at} by {}", self.client(ended.author))
+            }
             EndReason::Released => {
                 let held = duration(ended.ended.millis_since(ended.since));
                 let who = if is_yours { "you".to_owned() } else { owner };

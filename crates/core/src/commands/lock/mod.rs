@@ -15,6 +15,7 @@ mod replies;
 pub(in crate::commands) mod session;
 pub(in crate::commands) mod slow;
 pub(in crate::commands) mod spans;
+mod transfer;
 pub(in crate::commands) mod wait;
 pub(in crate::commands) mod watch;
 
@@ -23,7 +24,7 @@ use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX};
 pub(in crate::commands) use release::breaker_of;
 
 use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, text, token, usage};
-use crate::commands::{Call, Outcome, table};
+use crate::commands::{Args, Call, Outcome, table};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.ACQUIRE", SINCE, acquire::acquire)
@@ -55,6 +56,10 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Gives a lock back; returns 0 if the owner does not hold it.")
         .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT))
         .args(&[key("key"), text("owner"), TOKEN.maybe()]),
+    Row::new(Group::Lock, "LOCK.TRANSFER", SINCE, transfer::transfer)
+        .summary("Hands a lock over to another owner, with a new token.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::LINEAR))
+        .args(&[key("key"), text("owner"), text("new-owner").after("TO"), TOKEN.maybe(), LEASE.maybe()]),
 ];
 
 /// The version of redlatch that first had these commands.
@@ -86,6 +91,14 @@ fn owner_of(word: &[u8]) -> Result<&[u8], Refusal> {
         0 => Err(Refusal::said("ERR owner is empty")),
         1..=OWNER_BYTES_MAX => Ok(word),
         _ => Err(Refusal::said(format!("ERR owner is longer than {OWNER_BYTES_MAX} bytes"))),
+    }
+}
+
+/// Reads the TOKEN that a hold must have.
+fn take_token(args: &mut Args<'_>) -> Result<Option<u64>, Refusal> {
+    match args.take("TOKEN") {
+        true => Ok(Some(token_of(args.integer()?)?)),
+        false => Ok(None),
     }
 }
 

@@ -5,9 +5,9 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::lock::REASON_BYTES_MAX;
 use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
 
-use super::replies::{maybe_integer, number};
-use super::{millis_of, owner_of, token_of};
-use crate::commands::{Args, Call, Outcome};
+use super::replies::{answer_hold, number};
+use super::{millis_of, owner_of, take_token, token_of};
+use crate::commands::{Call, Outcome};
 use crate::keyspace::{Hold, Lease};
 use crate::locks::{Breaker, EndReason, HolderRequest, RequestOutcome};
 use crate::state::session::Session;
@@ -27,14 +27,6 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.integer(i64::from(is_released));
     Ok(Outcome::Replied)
-}
-
-/// Reads the TOKEN that a hold must have.
-fn take_token(args: &mut Args<'_>) -> Result<Option<u64>, Refusal> {
-    match args.take("TOKEN") {
-        true => Ok(Some(token_of(args.integer()?)?)),
-        false => Ok(None),
-    }
 }
 
 pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -65,11 +57,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         call.view.locks().renew(key, &owner, (Some(deadline), lease_ms), None);
     }
 
-    call.reply.map(2);
-    call.reply.bulk(b"token");
-    call.reply.integer(number(hold.token));
-    call.reply.bulk(b"lease");
-    maybe_integer(&mut call.reply, lease_ms);
+    answer_hold(&mut call.reply, hold.token, lease_ms);
     Ok(Outcome::Replied)
 }
 

@@ -85,6 +85,15 @@ pub(super) fn answer_client(reply: &mut Reply<'_>, id: ClientId, peer: &str, nam
     }
 }
 
+/// A hold of an owner: its token and its lease.
+pub(super) fn answer_hold(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>) {
+    reply.map(2);
+    reply.bulk(b"token");
+    reply.integer(number(token));
+    reply.bulk(b"lease");
+    maybe_integer(reply, lease_ms);
+}
+
 /// A number of our own as RESP has it.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

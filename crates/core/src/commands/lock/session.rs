@@ -1,17 +1,21 @@
-//! LOCK.SESSION: locks that end with their connection.
+//! LOCK.SESSION: locks that end with their connection, and the push message `lock-contended`.
 //!
 //! Rule    the end of a connection ends the locks of its session, at once or after their delay.
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::{Protocol, Reply};
 
+use super::reader::Reader;
 use crate::commands::help;
 use crate::commands::lock::SINCE;
 use crate::commands::row::{Flags, Group, Row, one_of, text, token};
 use crate::commands::{Call, Outcome, Shared};
-use crate::keyspace::View;
-use crate::locks::LockRequest;
+use crate::keyspace::{LockObserver, View};
+use crate::locks::{LockRequest, RequestEvent, RequestOutcome};
+use crate::state::clients::Client;
 use crate::state::lock_sessions::{self, LockSession, SessionLock};
+use crate::state::registries::Registries;
 use crate::state::session::Session;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -140,4 +144,46 @@ fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.ok();
     Ok(Outcome::Replied)
+}
+
+/// Tells the holder of a lock that somebody begins to wait for it, and who is the first that waits, if it has asked for that.
+#[derive(Debug)]
+pub(in crate::commands) struct Contended;
+
+/// Holders of one lock that are told that somebody waits for it.
+const HOLDERS_TOLD_MAX: usize = 100;
+
+impl LockObserver for Contended {
+    fn asked(&self, event: &RequestEvent, view: &mut View<'_>, registries: &Registries) {
+        let Some(wait) = event.wait.filter(|_| event.outcome == RequestOutcome::Waits) else { return };
+        for key in &event.keys {
+            let mut holders = Vec::new();
+            view.locks().each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| holders.push((client, token)));
+            let queues = view.queues();
+            let first = queues.lock_waiters(key).next().filter(|first| first.wait.number < wait.number);
+            let first = first.and_then(|first| first.serve.asker()).map(|asker| asker.owner);
+            for (client, token) in holders {
+                if let Some(client) = registries.clients.get(client) {
+                    tell_contended(&client, (key, token), first.or(event.owner.as_ref()));
+                }
+            }
+        }
+    }
+}
+
+fn tell_contended(client: &Client, (key, token): (&[u8], u64), waiter: Option<&Bytes>) {
+    if !client.options.tells_contended.load(Relaxed) || client.protocol() != Protocol::Resp3 {
+        return;
+    }
+    let mut message = Vec::new();
+    let mut push = Reply::new(&mut message, Protocol::Resp3);
+    push.push(4);
+    push.bulk(b"lock-contended");
+    push.bulk(key);
+    push.integer(i64::try_from(token).unwrap_or(i64::MAX));
+    match waiter.filter(|_| Reader::of_client(client).may_see(key)) {
+        Some(waiter) => push.bulk(waiter),
+        None => push.null(),
+    }
+    client.deliver(&message);
 }

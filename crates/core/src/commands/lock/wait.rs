@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
+use redlatch_proto::error::Refusal;
 use redlatch_proto::log_name::readable;
 use redlatch_proto::resp::Reply;
 
@@ -29,6 +30,8 @@ use crate::types::lock::words_bytes;
 
 /// The name of a request that has waited: only late requests are named.
 const WAITING: &str = "LOCK.ACQUIRE";
+/// A place before those of all requests that wait.
+pub(super) const FIRST: u64 = 0;
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
 
@@ -75,26 +78,17 @@ impl Serve for Waiting {
             [key] => attempt(view, key, &self.request, Some(self.wait.number)),
             keys => attempt_all(view, keys, &self.request, Some(self.wait.number)),
         };
-        let mut answer = Vec::with_capacity(GRANT_BYTES);
-        let mut reply = Reply::new(&mut answer, self.client.protocol());
-        match granted {
-            Ok(Attempt::Granted(granted)) => {
-                let waited_ms = view.now().lock.millis_since(self.since);
-                self.form.grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
-                session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
-                self.comes_to(view, RequestOutcome::Granted { again: !granted.is_new });
-                self.granted.get_or_init(|| granted);
-            }
-            Ok(Attempt::Refused { by, .. }) => {
-                self.comes_to(view, RequestOutcome::Refused(by));
-                self.form.refusal(view, keys, &self.reader(), &mut reply);
-            }
-            Err(refusal) => {
-                self.comes_to(view, RequestOutcome::Refused(RefusedBy::Error));
-                reply.error_bytes(&refusal.line());
-            }
-        }
-        view.answer(&self.client, answer);
+        self.answer(view, granted);
+    }
+
+    fn takes_over(&self) -> bool {
+        self.wait.keys.len() == 1 && !self.session_has_ended()
+    }
+
+    // If its session ends meanwhile, the lock ends with it.
+    fn take_over(&self, view: &mut View<'_>, key: &[u8]) {
+        let granted = attempt(view, key, &self.request, Some(FIRST));
+        self.answer(view, granted);
     }
 
     fn end_unserved(&self, view: &mut View<'_>, how: WaitEnd) -> Option<Vec<u8>> {
@@ -155,6 +149,31 @@ impl Waiting {
             AskingClient { client: &self.client, warn_ms: 0 },
             asked,
         );
+    }
+
+    /// Answers what the request has come to.
+    fn answer(&self, view: &mut View<'_>, granted: Result<Attempt, Refusal>) {
+        let keys = &self.wait.keys;
+        let mut answer = Vec::with_capacity(GRANT_BYTES);
+        let mut reply = Reply::new(&mut answer, self.client.protocol());
+        match granted {
+            Ok(Attempt::Granted(granted)) => {
+                let waited_ms = view.now().lock.millis_since(self.since);
+                self.form.grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
+                session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
+                self.comes_to(view, RequestOutcome::Granted { again: !granted.is_new });
+                self.granted.get_or_init(|| granted);
+            }
+            Ok(Attempt::Refused { by, .. }) => {
+                self.comes_to(view, RequestOutcome::Refused(by));
+                self.form.refusal(view, keys, &self.reader(), &mut reply);
+            }
+            Err(refusal) => {
+                self.comes_to(view, RequestOutcome::Refused(RefusedBy::Error));
+                reply.error_bytes(&refusal.line());
+            }
+        }
+        view.answer(&self.client, answer);
     }
 
     fn reader(&self) -> Reader {

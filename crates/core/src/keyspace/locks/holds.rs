@@ -240,6 +240,30 @@ impl ViewLocks<'_, '_> {
         lock.map_or(LockKind::Exclusive, Lock::kind)
     }
 
+    /// What another owner would get that takes the place of a holder: the kind of the lock, and the permits. Of a reentrant
+    /// lock, one hold.
+    pub(crate) fn share_of(&mut self, key: &[u8], owner: &[u8]) -> (LockKind, u32) {
+        match (self.kind(key), self.holder_of(key, owner)) {
+            (kind @ LockKind::Permits(_), Some(holder)) => (kind, holder.permits),
+            (kind, _) => (kind, 1),
+        }
+    }
+
+    /// Whether this share of a lock could be granted if the owner, who holds the lock, did not.
+    pub(crate) fn is_open_without(
+        &mut self,
+        key: &[u8],
+        owner: &[u8],
+        (kind, permits): (LockKind, u32),
+    ) -> bool {
+        let Some(found) = self.view.entry(key).occupied() else { return false };
+        let Some(lock) = found.object().and_then(Lock::of) else { return true };
+        let own = lock.holder(owner).map_or(0, |holder| holder.permits);
+        let wanted = lock.permits().saturating_sub(u64::from(own)).saturating_add(u64::from(permits));
+        let has_room = kind.limit().is_none_or(|limit| wanted <= u64::from(limit));
+        lock.holders().len() == 1 || (lock.kind() == kind && has_room)
+    }
+
     /// Sets the deadline of a key to the end of the longest lease of its holders.
     fn update_deadline(&mut self, key: &[u8]) {
         let Entry::Occupied(mut found) = self.view.entry(key) else { return };

@@ -67,8 +67,8 @@ impl Noting<'_> {
         // The call may have set the lease after it took the lock.
         let held = view.locks().grant_of(key).filter(|grant| grant.token == *token);
         let is_endless = held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native);
-        // Of a lock that was read from another server nothing else is known.
-        if *client == 0 && *token == 0 {
+        // Nobody is known who has it: it was read from another server, or its owner got it without a request.
+        if *client == 0 {
             if is_endless {
                 self.lint.note(Rule::NoLease, key, None, self.now);
             }

@@ -1,21 +1,19 @@
 //! Those who see what happens to locks, and what becomes of requests for them; and the two that every server has: sessions,
 //! and messages to holders.
 //!
-//! Owns    [`LockObserver`], the push messages `lock-lost` and `lock-contended`, and the channel `__lock__:key`.
+//! Owns    [`LockObserver`], the push message `lock-lost`, and the channel `__lock__:key`.
 //! Rule    the observers see the events of a call in their order at its end, before its shards are unlocked.
-//! Rule    the holder of a lock is told of its end unless it has ended the lock itself. A client that has not taken the
-//!         lock by a LOCK command is told nothing.
+//! Rule    the holder of a lock is told of its end unless it has released the lock. A client that has not taken the lock
+//!         by a LOCK command is told nothing.
 //! Rule    the holder alone is told who has broken its lock; the channel has the REASON only.
 
 use std::fmt::Debug;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use redlatch_proto::resp::{Protocol, Reply};
 
 use crate::keyspace::View;
-use crate::locks::{LockChange, LockEvent, RequestEvent, RequestOutcome};
-use crate::state::clients::Client;
+use crate::locks::{LockChange, LockEvent, RequestEvent};
 use crate::state::registries::Registries;
 
 /// Sees what happens to locks. Called with the shards of the call locked: it may look, and send messages, but changes no key.
@@ -65,8 +63,7 @@ impl LockObserver for Sessions {
     }
 }
 
-/// Tells the holder of a lock, and the subscribers of its channel, that the lock was lost; and the holder that somebody waits
-/// for it, if it has asked for that.
+/// Tells the holder of a lock, and the subscribers of its channel, that the lock was lost.
 #[derive(Debug)]
 pub(crate) struct Messages;
 
@@ -103,33 +100,4 @@ impl LockObserver for Messages {
         }
         registries.channels.publish(&[b"__lock__:", &event.key[..]].concat(), &text);
     }
-
-    fn asked(&self, event: &RequestEvent, view: &mut View<'_>, registries: &Registries) {
-        if event.outcome != RequestOutcome::Waits {
-            return;
-        }
-        for key in &event.keys {
-            view.locks().each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
-                let asks = |client: &Client| client.options.tells_contended.load(Relaxed);
-                let client = registries.clients.get(client).filter(|client| asks(client));
-                if let Some(client) = client.filter(|client| client.protocol() == Protocol::Resp3) {
-                    tell_contended(&client, key, token);
-                }
-            });
-        }
-    }
 }
-
-/// Tells the holder of a lock that somebody waits for it.
-fn tell_contended(client: &Client, key: &[u8], token: u64) {
-    let mut message = Vec::new();
-    let mut push = Reply::new(&mut message, Protocol::Resp3);
-    push.push(3);
-    push.bulk(b"lock-contended");
-    push.bulk(key);
-    push.integer(i64::try_from(token).unwrap_or(i64::MAX));
-    client.deliver(&message);
-}
-
-/// Holders of one lock that are told that somebody waits for it.
-const HOLDERS_TOLD_MAX: usize = 100;

@@ -172,6 +172,14 @@ impl<'v> ViewQueues<'v, '_> {
         }
     }
 
+    /// Serves a request for the lock of a key that its holder has handed over. The claim of the request was taken.
+    pub(crate) fn hand_over(&mut self, waiter: &Waiter, key: &[u8]) {
+        self.leave(&waiter.wait);
+        waiter.wait.leave();
+        self.record_place(waiter, None);
+        waiter.serve.take_over(self.view, key);
+    }
+
     /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
     pub(crate) fn serve_all_locks(&mut self) {
         (0..self.view.keyspace.databases()).for_each(|database| self.serve_locks_of(database));

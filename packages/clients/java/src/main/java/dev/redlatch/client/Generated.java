@@ -27,6 +27,7 @@ final class Generated {
     static final String FLUSHED = "flushed";
     static final String RELEASED = "released";
     static final String SESSION = "session";
+    static final String TRANSFERRED = "transferred";
     static final String NOT_HELD = "not-held";
     static final String UNRENEWED = "unrenewed";
 
@@ -38,6 +39,7 @@ final class Generated {
             Map.entry(FLUSHED, "all keys were removed"),
             Map.entry(RELEASED, "it was released"),
             Map.entry(SESSION, "its session has ended"),
+            Map.entry(TRANSFERRED, "it was handed over to another owner"),
             Map.entry(NOT_HELD, "the server no longer knows it"),
             Map.entry(UNRENEWED, "no renewal has succeeded in time"));
 
