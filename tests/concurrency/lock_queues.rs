@@ -199,6 +199,38 @@ fn several_locks_are_taken_at_once_however_they_become_free() {
 }
 
 #[test]
+fn any_of_several_locks_is_granted_once_however_they_become_free() {
+    under_every_schedule(|| {
+        let engine = engine();
+        let one = client(&engine, &["LOCK.ACQUIRE one a"]);
+        let three = client(&engine, &["LOCK.ACQUIRE three b"]);
+        let mut first = client(&engine, &["LOCK.MACQUIRE 2 one three first ANY 1 WAIT 60000"]);
+        let mut both = client(&engine, &["LOCK.MACQUIRE 2 three one both ANY 2 WAIT 60000"]);
+        let threads = [
+            sends(&engine, one, "LOCK.RELEASE one a"),
+            sends(&engine, three, "LOCK.RELEASE three b"),
+            sends(&engine, connect(&engine), "LOCK.MACQUIRE 2 three one late ANY 1 WAIT 60000"),
+        ];
+        let mut sessions: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect();
+        let granted = heard(&engine, &mut first);
+        let own = if granted.contains("one") { "one" } else { "three" };
+        assert!(granted.contains("locks") && granted.contains(own), "it has got the first: {granted}");
+        assert_eq!(heard(&engine, &mut both), "", "it needs the other, too");
+        let (late, reply) = sessions.last_mut().expect("three");
+        assert_eq!(reply.clone() + &heard(&engine, late), "", "it waits behind them");
+        assert_eq!(say(&engine, &mut first, &format!("LOCK.RELEASE {own} first")), ":1\r\n");
+        assert!(heard(&engine, &mut both).contains("locks"), "it has both");
+        assert_eq!(heard(&engine, late), "", "nothing is free");
+        assert_eq!(say(&engine, &mut both, "LOCK.RELEASE one both"), ":1\r\n");
+        assert!(heard(&engine, late).contains("one"), "the lock that is free");
+        assert_eq!(say(&engine, &mut both, "LOCK.RELEASE three both"), ":1\r\n");
+        let sessions = sessions.into_iter().map(|(session, _)| session);
+        assert_nothing_is_left(&engine, sessions.chain([first, both]));
+    });
+}
+
+#[test]
 fn the_end_of_a_session_and_a_release_hand_over_once() {
     under_every_schedule(|| {
         let engine = engine();

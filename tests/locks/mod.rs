@@ -2,6 +2,7 @@
 //!
 //! Belongs here  laws and promises of locks, on one server. Seeded runs of the engine are in `simulation/`.
 
+mod allocation;
 #[cfg(feature = "lua")]
 mod grants;
 #[cfg(feature = "client")]

@@ -107,7 +107,8 @@ fn other_writes_that_make_or_lengthen_are_refused_and_change_nothing() {
         "ZADD z 9 a", "ZINCRBY z 1 a", "ZINCRBY z -1 free", "XADD x * f v", "RENAME lock free",
         "RENAMENX lock free", "COPY lock free", "MOVE lock 1", "SWAPDB 0 1", "LOCK.ACQUIRE free me",
         "LOCK.ACQUIRE native me LEASE 100000", "LOCK.MACQUIRE 2 free other me",
-        "LOCK.EXTEND native me LEASE 100000", "LOCK.GUARD resource 7", "GETDEL lock",
+        "LOCK.MACQUIRE 2 free other me ANY 1", "LOCK.EXTEND native me LEASE 100000", "LOCK.GUARD resource 7",
+        "GETDEL lock",
     ] {
         let mut server = Restarted::in_quarantine();
         let before = contents(&mut server);

@@ -56,6 +56,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "LOCK.EXTEND k v LEASE ms",
     "LOCK.GUARD k n",
     "LOCK.MACQUIRE 2 k k v LEASE ms",
+    "LOCK.MACQUIRE 2 k k v ANY 1 MODE 2 SHARED LEASE ms",
     "LOCK.RELEASE k v",
     "LOCK.TRANSFER k v TO v LEASE ms",
     "LOCK.TRANSFER k v TO w LEASE ms",

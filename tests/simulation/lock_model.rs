@@ -55,13 +55,26 @@ pub(super) enum Held {
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) who: usize,
-    /// In order, each once.
+    /// Each once: in the order of the request with ANY or MODE, otherwise sorted.
     pub(super) keys: Vec<String>,
     pub(super) owner: String,
-    pub(super) kind: Kind,
-    pub(super) permits: u32,
+    /// Kind and permits for each key.
+    pub(super) modes: Vec<(Kind, u32)>,
+    pub(super) any: Option<usize>,
     pub(super) term: Term,
     pub(super) says_why: bool,
+    pub(super) is_just_token: bool,
+}
+
+impl Request {
+    /// Whether it needs fewer locks than it names.
+    fn has_choice(&self) -> bool {
+        self.any.is_some_and(|any| any < self.keys.len())
+    }
+
+    fn mode(&self, key: &str) -> (Kind, u32) {
+        self.modes[self.keys.iter().position(|other| other == key).expect("a key of the request")]
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -86,8 +99,8 @@ pub(super) struct Connection {
     pub(super) session: Option<usize>,
     /// It is about to end, and reads nothing more.
     pub(super) is_killed: bool,
-    /// A grant that it has not read.
-    unread: Option<(Vec<String>, String, u64)>,
+    /// Locks of a grant that it has not read: key, owner and token of each.
+    unread: Vec<(String, String, u64)>,
     pub(super) told: Told,
 }
 
@@ -132,8 +145,8 @@ impl Model {
         if let Some(text) = refused {
             return self.reply(who, format!("-{text}\r\n"));
         }
-        if self.is_ready(&request, self.waiters.len()) {
-            return self.grant(&request, 0);
+        if self.is_ready(&request, self.waiters.len(), None) {
+            return self.grant(&request, self.waiters.len(), 0);
         }
         if wait_ms == 0 {
             let refusal = self.refusal(&request);
@@ -289,10 +302,9 @@ impl Model {
             let nil = if self.connections[who].is_resp3 { "_\r\n" } else { "$-1\r\n" };
             return self.reply(who, nil.to_owned());
         }
-        self.last_token += 1;
         let holder = Holder {
             owner: value.to_owned(),
-            token: self.last_token,
+            token: self.next_token(),
             count: 1,
             until_ms: Some(self.now_ms + lease_ms),
             session: None,
@@ -377,17 +389,14 @@ impl Model {
             let waiter = self.leave(who);
             self.serve(waiter.request.keys);
         }
-        if let Some((keys, owner, token)) = self.connections[who].unread.take() {
-            for key in &keys {
-                if self
-                    .holder(key, &owner)
-                    .is_some_and(|holder| holder.token == token && holder.by == Some(who))
-                {
-                    self.give_back(key, &owner, who);
-                }
+        let unread = std::mem::take(&mut self.connections[who].unread);
+        for (key, owner, token) in &unread {
+            let is_his = |holder: &mut Holder| holder.token == *token && holder.by == Some(who);
+            if self.holder(key, owner).is_some_and(is_his) {
+                self.give_back(key, owner, who);
             }
-            self.serve(keys);
         }
+        self.serve(unread.into_iter().map(|(key, ..)| key));
         let connection = std::mem::take(&mut self.connections[who]);
         if let Some(session) = connection.session.filter(|own| self.sessions[*own] == Some(who)) {
             self.sessions[session] = None;
@@ -494,26 +503,31 @@ impl Model {
         let mut ready: VecDeque<String> = keys.into_iter().collect();
         while let Some(key) = ready.pop_front() {
             while let Some(first) = self.waiters.iter().position(|waiter| waiter.request.keys.contains(&key))
-                && self.is_ready(&self.waiters[first].request, first)
+                && self.is_ready(&self.waiters[first].request, first, Some(&key))
             {
                 let Waiter { request, since_ms, .. } = self.waiters.remove(first);
                 ready.extend(request.keys.iter().filter(|other| **other != key).cloned());
                 let error = request.keys.iter().find_map(|key| self.standing(key, &request).err());
                 match error {
                     Some(text) => self.reply(request.who, format!("-{text}\r\n")),
-                    None => self.grant(&request, self.now_ms - since_ms),
+                    None => self.grant(&request, first, self.now_ms - since_ms),
                 }
             }
         }
     }
 
-    /// Whether a request can be answered: `ahead` requests came before it.
-    fn is_ready(&self, request: &Request, ahead: usize) -> bool {
-        request.keys.iter().all(|key| match self.standing(key, request) {
-            Ok(Standing::Mine) | Err(_) => true,
+    /// Whether a request can be answered: `ahead` requests came before it, and `ended` may have become free. One that needs
+    /// fewer locks than it names sees the error of another key only when it would be granted.
+    fn is_ready(&self, request: &Request, ahead: usize, ended: Option<&str>) -> bool {
+        let (needed, has_choice) = (request.any.unwrap_or(request.keys.len()), request.has_choice());
+        let may_have = |key: &&String| match self.standing(key, request) {
+            Ok(Standing::Mine) => true,
             Ok(Standing::Open) => !self.is_awaited(key, ahead),
             Ok(Standing::Busy) => false,
-        })
+            Err(_) => !has_choice,
+        };
+        request.keys.iter().filter(may_have).count() >= needed
+            || (has_choice && ended.is_some_and(|key| self.standing(key, request).is_err()))
     }
 
     fn is_awaited(&self, key: &str, ahead: usize) -> bool {
@@ -526,6 +540,7 @@ impl Model {
         {
             return Err("ERR no such session".to_owned());
         }
+        let (wanted, wanted_permits) = request.mode(key);
         let (kind, holders) = match self.keys.get(key) {
             None => return Ok(Standing::Open),
             Some(Held::List) => {
@@ -535,75 +550,124 @@ impl Model {
         };
         let Some(own) = holders.iter().find(|holder| holder.owner == request.owner) else {
             let permits: u32 = holders.iter().map(|holder| holder.count).sum();
-            return match (kind, request.kind) {
+            return match (kind, wanted) {
                 (Kind::Shared, Kind::Shared) => Ok(Standing::Open),
                 (Kind::Permits(limit), Kind::Permits(asked)) if limit != asked => {
                     Err(format!("ERR the lock has {limit} permits, not {asked}"))
                 }
-                (Kind::Permits(limit), Kind::Permits(_)) if permits + request.permits <= limit => {
+                (Kind::Permits(limit), Kind::Permits(_)) if permits + wanted_permits <= limit => {
                     Ok(Standing::Open)
                 }
                 _ => Ok(Standing::Busy),
             };
         };
-        let counts = matches!(kind, Kind::Exclusive | Kind::Reentrant) || own.count == request.permits;
-        if kind == request.kind && counts {
+        let counts = matches!(kind, Kind::Exclusive | Kind::Reentrant) || own.count == wanted_permits;
+        if kind == wanted && counts {
             return Ok(Standing::Mine);
         }
         Err(format!("ERR the owner holds this lock in another way: {}", kind.name()))
     }
 
-    /// Grants all locks of a request with one token.
-    fn grant(&mut self, request: &Request, waited_ms: u64) {
-        let held = request.keys.iter().map(|key| self.holder(key, &request.owner).map(|holder| holder.token));
-        let held: Vec<Option<u64>> = held.collect();
+    /// Grants the locks of a request: all with one token, or with ANY some, each with its own.
+    fn grant(&mut self, request: &Request, ahead: usize, waited_ms: u64) {
+        let token_of =
+            |model: &mut Self, key: &String| model.holder(key, &request.owner).map(|own| own.token);
+        let held: Vec<Option<u64>> = request.keys.iter().map(|key| token_of(self, key)).collect();
         let again = held[0].filter(|_| held.iter().all(|other| *other == held[0]));
-        let token = match again {
-            Some(token) => token,
+        let granted: Vec<(String, u64, bool)> = match request.any {
             None => {
-                self.last_token += 1;
-                self.last_token
+                let token = again.unwrap_or_else(|| self.next_token());
+                request.keys.iter().map(|key| (key.clone(), token, again.is_none())).collect()
+            }
+            Some(any) => {
+                let (own, others): (Vec<_>, Vec<_>) =
+                    request.keys.iter().zip(held).partition(|(_, token)| token.is_some());
+                let open = others.into_iter().filter(|(key, _)| {
+                    matches!(self.standing(key, request), Ok(Standing::Open)) && !self.is_awaited(key, ahead)
+                });
+                let found: Vec<_> = own.into_iter().chain(open).take(any).collect();
+                let lock = |(key, held): (&String, Option<u64>)| {
+                    (key.clone(), held.unwrap_or_else(|| self.next_token()), held.is_none())
+                };
+                found.into_iter().map(lock).collect()
             }
         };
+        granted.iter().for_each(|(key, token, is_new)| self.hold(request, key, (*token, *is_new)));
+
+        let who = request.who;
+        if self.connections[who].is_killed {
+            let new = granted.iter().filter(|(.., is_new)| *is_new);
+            self.connections[who].unread =
+                new.map(|(key, token, _)| (key.clone(), request.owner.clone(), *token)).collect();
+        }
+        let text = self.granted(request, &granted, waited_ms);
+        self.reply(who, text);
+    }
+
+    /// The reply to a grant.
+    fn granted(&self, request: &Request, granted: &[(String, u64, bool)], waited_ms: u64) -> String {
+        let lease_ms = match request.term {
+            Term::Lease(lease_ms) => Some(lease_ms),
+            Term::Session { .. } => None,
+        };
+        let locks: Vec<(&str, String)> =
+            granted.iter().map(|(key, token, _)| (&key[..], token_text(*token))).collect();
+        let (name, value) = match request.any {
+            None => ("token", token_text(granted[0].1)),
+            Some(_) => ("locks", self.map(request.who, &locks)),
+        };
+        if request.is_just_token {
+            return value;
+        }
+        let fields = [
+            (name, value),
+            ("lease", self.millis(request.who, lease_ms)),
+            ("waited", format!(":{waited_ms}\r\n")),
+        ];
+        self.map(request.who, &fields)
+    }
+
+    /// The owner of a request has the lock of a key from now on.
+    fn hold(&mut self, request: &Request, key: &String, (token, is_new): (u64, bool)) {
+        let (kind, permits) = request.mode(key);
         let (lease_ms, session) = match request.term {
             Term::Lease(lease_ms) => (Some(lease_ms), None),
             Term::Session { session, delay_ms } => (None, Some((session, delay_ms))),
         };
-        let until_ms = lease_ms.map(|lease_ms| self.now_ms + lease_ms);
-        for key in &request.keys {
-            let holder = Holder {
-                owner: request.owner.clone(),
-                token,
-                count: request.permits,
-                until_ms,
-                session,
-                by: Some(request.who),
-                is_native: true,
-            };
-            match self.holder(key, &request.owner) {
-                Some(own) => {
-                    let count = own.count + u32::from(request.kind == Kind::Reentrant);
-                    *own = Holder { count, ..holder };
-                }
-                None => match self.keys.get_mut(key) {
-                    Some(Held::Lock(_, holders)) => holders.push(holder),
-                    _ => {
-                        self.keys.insert(key.clone(), Held::Lock(request.kind, vec![holder]));
+        let holder = Holder {
+            owner: request.owner.clone(),
+            token,
+            count: permits,
+            until_ms: lease_ms.map(|lease_ms| self.now_ms + lease_ms),
+            session,
+            by: Some(request.who),
+            is_native: true,
+        };
+        match self.keys.get_mut(key) {
+            Some(Held::Lock(_, holders)) => {
+                let at = holders.iter().position(|other| other.owner == request.owner);
+                match at {
+                    // With another token it gives the lock up, to take it anew.
+                    Some(at) if is_new => {
+                        holders.swap_remove(at);
+                        holders.push(holder);
                     }
-                },
+                    Some(at) => {
+                        let count = holders[at].count + u32::from(kind == Kind::Reentrant);
+                        holders[at] = Holder { count, ..holder };
+                    }
+                    None => holders.push(holder),
+                }
+            }
+            _ => {
+                self.keys.insert(key.clone(), Held::Lock(kind, vec![holder]));
             }
         }
-        let who = request.who;
-        if self.connections[who].is_killed && again.is_none() {
-            self.connections[who].unread = Some((request.keys.clone(), request.owner.clone(), token));
-        }
-        let fields = [
-            ("token", token_text(token)),
-            ("lease", self.millis(who, lease_ms)),
-            ("waited", format!(":{waited_ms}\r\n")),
-        ];
-        let text = self.map(who, &fields);
-        self.reply(who, text);
+    }
+
+    fn next_token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
     }
 
     /// Null, or with WHY who holds the first of the keys that is held.
@@ -650,9 +714,13 @@ impl Model {
         false
     }
 
-    /// The other owners for which a request waits: holders, and those before it that wait for several keys.
+    /// The other owners for which a request must wait: holders, and those before it that wait for several keys.
     fn awaited_by(&self, at: usize) -> Vec<String> {
         let request = &self.waiters[at].request;
+        // Any of several owners may give it what it waits for.
+        if request.has_choice() {
+            return Vec::new();
+        }
         let mut owners = Vec::new();
         for key in &request.keys {
             if let Some(Held::Lock(kind, holders)) = self.keys.get(key)
@@ -661,7 +729,8 @@ impl Model {
                 owners.extend(holders.iter().map(|holder| holder.owner.clone()));
             }
             let ahead = self.waiters[..at].iter().map(|waiter| &waiter.request);
-            let ahead = ahead.filter(|other| other.keys.len() > 1 && other.keys.contains(key));
+            let ahead = ahead.filter(|other| other.keys.len() > 1 && !other.has_choice());
+            let ahead = ahead.filter(|other| other.keys.contains(key));
             owners.extend(ahead.map(|other| other.owner.clone()));
         }
         owners.retain(|owner| *owner != request.owner);

@@ -156,7 +156,7 @@ impl LockQueueSimulation {
         if self.model.waiters.iter().any(|waiter| waiter.request.who == who) {
             return self.meanwhile(who);
         }
-        match self.rng.below(26) {
+        match self.rng.below(28) {
             0..=7 => self.acquire(who),
             8 | 9 => self.acquire_several(who),
             10..=13 => self.release(who),
@@ -166,7 +166,8 @@ impl LockQueueSimulation {
             18 => self.write_over(who),
             19 => self.attach(who),
             20 => self.disconnect(who),
-            21 | 22 => self.transfer(who),
+            21 | 22 => self.acquire_some(who),
+            23 | 24 => self.transfer(who),
             _ => self.pass_time(),
         }
     }
@@ -264,7 +265,10 @@ impl LockQueueSimulation {
                 words.extend(["PERMITS", &permits.to_string(), "OF", &limit.to_string()].map(str::to_owned));
             }
         }
-        self.model.acquire(Request { who, keys: vec![key], owner, kind, permits, term, says_why }, wait_ms);
+        let (modes, any) = (vec![(kind, permits)], None);
+        let request =
+            Request { who, keys: vec![key], owner, modes, any, term, says_why, is_just_token: false };
+        self.model.acquire(request, wait_ms);
         self.ask(who, words)
     }
 
@@ -279,9 +283,52 @@ impl LockQueueSimulation {
         let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
         keys.sort();
         keys.dedup();
-        let kind = Kind::Exclusive;
-        self.model.acquire(Request { who, keys, owner, kind, permits: 1, term, says_why }, wait_ms);
+        let (modes, any) = (vec![(Kind::Exclusive, 1); keys.len()], None);
+        let request = Request { who, keys, owner, modes, any, term, says_why, is_just_token: false };
+        self.model.acquire(request, wait_ms);
         self.ask(who, words)
+    }
+
+    /// LOCK.MACQUIRE with ANY, MODE or both. Of two connections of one owner that wait, one may not see what the other gets:
+    /// so each client has a name of its own.
+    fn acquire_some(&mut self, who: usize) -> String {
+        let owner = format!("some-{who}");
+        let mut keys: Vec<String> = KEYS.map(str::to_owned).to_vec();
+        for at in (1..keys.len()).rev() {
+            keys.swap(at, self.rng.below(at + 1));
+        }
+        keys.truncate(1 + self.rng.below(keys.len()));
+        let mut words = vec!["LOCK.MACQUIRE".to_owned(), keys.len().to_string()];
+        words.extend(keys.iter().cloned());
+        words.push(owner.clone());
+        let (term_words, term) = self.term(who);
+        words.extend(term_words);
+        let any = (!self.rng.one_in(3)).then(|| 1 + self.rng.below(keys.len()));
+        words.extend(any.iter().flat_map(|any| ["ANY".to_owned(), any.to_string()]));
+        let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
+        let is_just_token = self.rng.one_in(4);
+        words.extend(is_just_token.then(|| "JUSTTOKEN".to_owned()));
+        let modes = (1..=keys.len()).map(|at| self.mode(at, any.is_none(), &mut words)).collect();
+        let request = Request { who, keys, owner, modes, any, term, says_why, is_just_token };
+        self.model.acquire(request, wait_ms);
+        self.ask(who, words)
+    }
+
+    /// How a request for several locks asks for one of them, as words and for the model. `must`: the first has a MODE.
+    fn mode(&mut self, at: usize, must: bool, words: &mut Vec<String>) -> (Kind, u32) {
+        let (kind, permits) = match self.rng.below(4) {
+            0 | 1 if !must || at > 1 => return (Kind::Exclusive, 1),
+            2 => (Kind::Permits(3), 1 + self.rng.below(3) as u32),
+            _ => (Kind::Shared, 1),
+        };
+        words.extend(["MODE".to_owned(), at.to_string()]);
+        words.extend(match kind {
+            Kind::Permits(limit) => {
+                format!("PERMITS {permits} OF {limit}").split(' ').map(str::to_owned).collect()
+            }
+            _ => vec!["SHARED".to_owned()],
+        });
+        (kind, permits)
     }
 
     /// A key that is held, its first owner and its token, if there is one.

@@ -78,6 +78,12 @@ const WAYS: &[Way] = &[
     way("LOCK.ACQUIRE REENTRANT", &["LOCK.ACQUIRE", "k", "me", "REENTRANT"]),
     way("LOCK.ACQUIRE PERMITS", &["LOCK.ACQUIRE", "k", "me", "PERMITS", "1", "OF", "2"]),
     way("LOCK.MACQUIRE", &["LOCK.MACQUIRE", "2", "k", "y", "me"]),
+    way("LOCK.MACQUIRE ANY 1", &["LOCK.MACQUIRE", "1", "k", "me", "ANY", "1"]),
+    way("LOCK.MACQUIRE ANY 2", &["LOCK.MACQUIRE", "2", "y", "k", "me", "ANY", "2"]),
+    Way {
+        passes: &["a shared lock"],
+        ..way("LOCK.MACQUIRE MODE", &["LOCK.MACQUIRE", "2", "y", "k", "me", "MODE", "2", "SHARED"])
+    },
     Way { is_nested: true, ..way("LOCK.ACQUIRE WAIT in EXEC", &["LOCK.ACQUIRE", "k", "me", "WAIT", "1000"]) },
 ];
 
@@ -256,6 +262,9 @@ fn every_wait_has_one_end_in_every_view() {
         &["LOCK.ACQUIRE", "k", "me", "SHARED", "WAIT", "1000"],
         &["LOCK.ACQUIRE", "k", "me", "WAIT", "1000", "WHY"],
         &["LOCK.MACQUIRE", "2", "k", "y", "me", "WAIT", "1000"],
+        &["LOCK.MACQUIRE", "1", "k", "me", "ANY", "1", "WAIT", "1000"],
+        &["LOCK.MACQUIRE", "2", "k", "y", "me", "ANY", "2", "WAIT", "1000"],
+        &["LOCK.MACQUIRE", "2", "k", "y", "me", "MODE", "2", "SHARED", "WAIT", "1000"],
     ];
     let kind = &KINDS[0];
     for (words, end) in asks.iter().flat_map(|words| ENDS.iter().map(move |end| (words, end))) {

@@ -49,6 +49,24 @@ pub(crate) const KINDS: &[Kind] = &[
         ..ONE
     },
     Kind { name: "several keys", takes: &["h: LOCK.MACQUIRE 2 k m a LEASE 60000"], more: &["m"], ..ONE },
+    Kind { name: "any of several keys", takes: &["h: LOCK.MACQUIRE 3 k m n a ANY 1 LEASE 60000"], ..ONE },
+    Kind {
+        name: "several keys, shared",
+        takes: &["h: LOCK.MACQUIRE 2 k m a MODE 2 SHARED MODE 1 SHARED LEASE 60000"],
+        more: &["m"],
+        form: Form::Value,
+        kind: "shared",
+        ..ONE
+    },
+    Kind {
+        name: "any of several keys, permits",
+        takes: &["h: LOCK.MACQUIRE 2 k m a ANY 1 MODE 1 PERMITS 2 OF 5 LEASE 60000"],
+        form: Form::Value,
+        kind: "permits",
+        limit: Some(5),
+        holds: &[(Holder, Some(60_000), 2, 0)],
+        ..ONE
+    },
     Kind {
         name: "session",
         takes: &["h: LOCK.ACQUIRE k a SESSION"],

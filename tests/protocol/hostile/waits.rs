@@ -99,6 +99,41 @@ fn requests_that_time_out_or_lose_their_connection_leave_at_the_cost_of_their_ke
     assert_eq!(machine.keyspace().ledger().bytes(Kind::Waits), 0);
 }
 
+// Of 1,000 locks 998 are free, and the first of the queue needs one more: each change of its queue makes the server look at
+// all of these locks again.
+#[test]
+fn a_request_for_many_of_a_thousand_locks_looks_at_a_lock_when_that_changes() {
+    let machine = Machine::unrecorded(25);
+    let (mut holder, keys, bound) = (machine.connect(), keys(), LOOKUPS_PER_KEY * KEYS as u64);
+    say(&machine, &mut holder, &format!("LOCK.MACQUIRE {KEYS} {keys} holder LEASE 600000"));
+    let any = |n: usize| format!("LOCK.MACQUIRE {KEYS} {keys} owner-{n} ANY 999 WAIT 60000 JUSTTOKEN");
+    let (cost, mut waiters) = lookups(&machine, || waiting(&machine, 4, any));
+    assert!(cost <= 4 * bound, "{cost} to wait");
+    let (cost, ()) = lookups(&machine, || {
+        for n in 0..KEYS - 2 {
+            assert_eq!(say(&machine, &mut holder, &format!("LOCK.RELEASE key-{n:04} holder")), ":1\r\n");
+        }
+    });
+    assert!(cost <= 2 * bound, "{cost} for the releases of all locks but two");
+    // One behind it leaves, and then the first.
+    for at in [2, 0] {
+        let (cost, ()) = lookups(&machine, || machine.engine.disconnect(&mut waiters[at]));
+        assert!(cost <= 2 * bound, "{cost} when request {at} leaves");
+    }
+    let (cost, _) = lookups(&machine, || say(&machine, &mut holder, "LOCK.RELEASE key-0998 holder"));
+    assert!(cost <= 3 * bound, "{cost} for the grant");
+    assert!(
+        machine.resume(&mut waiters[1]).starts_with("*1998\r\n$8\r\nkey-0000\r\n:2\r\n"),
+        "its 999 locks"
+    );
+    let bytes = machine.keyspace().ledger().bytes(Kind::Waits) / KEYS as u64;
+    assert!(bytes < 600, "{bytes} bytes for each lock of the only request that waits, and its queue");
+    waiters.iter_mut().for_each(|session| machine.engine.disconnect(session));
+    machine.engine.disconnect(&mut holder);
+    assert_nothing_is_left(&machine);
+    assert_eq!(machine.keyspace().ledger().bytes(Kind::Waits), 0);
+}
+
 /// Owners of which each holds a lock and waits for that of the next. Returns the answer to the last, which closes the circle,
 /// and the look-ups for it.
 fn circle(owners: usize) -> (String, u64) {

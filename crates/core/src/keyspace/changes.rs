@@ -263,6 +263,22 @@ impl Changes {
         self.observe(Observed::Change(event));
     }
 
+    /// How many things the observers of locks have not seen.
+    pub(super) fn observed(&self) -> usize {
+        self.some_effects().map_or(0, |effects| effects.observed.len())
+    }
+
+    /// One request has taken all locks whose events were noted after the first `seen`.
+    pub(super) fn taken_at_once(&mut self, seen: usize) {
+        let Some(effects) = self.some_effects_mut() else { return };
+        let mut with = None;
+        for observed in effects.observed.iter_mut().skip(seen) {
+            if let Observed::Change(event) = observed {
+                event.with = *with.get_or_insert(event.with);
+            }
+        }
+    }
+
     /// Notes something for the observers of locks.
     pub(super) fn observe(&mut self, observed: Observed) {
         self.effects().observed.push_back(observed);

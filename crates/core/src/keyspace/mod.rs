@@ -89,7 +89,9 @@ pub use counts::Counts;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use locks::{Asked, Hold, LockObserver, LockValue, LockWaits, ViewLocks, attempt};
-pub(crate) use locks::{AskingClient, Circle, HeldLock, Linter, LockHolder, Shown, attempt_all, first_held};
+pub(crate) use locks::{
+    AskingClient, Circle, HeldLock, Linter, LockHolder, Shown, attempt_several, first_held, is_grantable,
+};
 use locks::{Messages, Sessions};
 pub use long_call::LongCall;
 pub(crate) use long_call::LongCallGuard;

@@ -17,11 +17,11 @@ use redlatch_proto::clock::LockTime;
 
 use super::View;
 use super::observers::ByKey;
+use crate::locks::{LockRequest, Mode};
 use crate::state::clients::Client;
 use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::state::wait::{Wait, WaitEnd, WaitFor};
 use crate::types::heap;
-use crate::types::lock::LockKind;
 
 /// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
 /// key, with all shards locked that the command needs.
@@ -38,7 +38,7 @@ pub trait Serve: fmt::Debug + Send + Sync {
     }
 
     /// Like [`Serve::serve`], for a lock that its holder has handed over: requests that came earlier are passed over.
-    fn take_over(&self, _view: &mut View<'_>, _key: &[u8]) {}
+    fn take_over(&self, _view: &mut View<'_>) {}
 
     /// The wait has ended without [`Serve::serve`]. Returns the encoded answer if it has timed out; `None`: that of its
     /// [`Wait`].
@@ -66,12 +66,8 @@ pub trait Serve: fmt::Debug + Send + Sync {
 pub struct Asker<'w> {
     /// Under which name it asks.
     pub owner: &'w Bytes,
-    /// The kind of lock that it asks for.
-    pub kind: LockKind,
-    /// How many permits it asks for.
-    pub permits: u32,
-    /// What it says about itself, as fields and values in turn.
-    pub meta: &'w [Bytes],
+    /// What it asks for.
+    pub request: &'w LockRequest,
     /// The client that waits.
     pub client: &'w Arc<Client>,
     /// Since when.
@@ -101,6 +97,17 @@ impl Waiter {
         let own = size_of::<Self>() + size_of::<Wait>() + wait.answer.capacity() + size_of_val(&*serve);
         charge.add(own + serve.heap_bytes() + of_keys + entries);
         Self { wait, also, serve, _charge: charge }
+    }
+
+    /// How it asks for the lock of a key, if it waits for that.
+    pub(crate) fn mode_of(&self, key: &[u8]) -> Option<Mode> {
+        Some(self.serve.asker()?.request.mode_of(&self.wait.keys, key))
+    }
+
+    /// Whether it waits for some of its locks, whichever become free first: with ANY, of fewer locks than it names.
+    pub(crate) fn has_choice(&self) -> bool {
+        let any = self.serve.asker().and_then(|asker| asker.request.any());
+        any.is_some_and(|any| any < self.wait.keys.len())
     }
 
     /// The keys that it uses together when it is served, if they are several.

@@ -47,6 +47,8 @@ pub struct LockEvent {
     pub kind: LockKind,
     /// The fencing token.
     pub token: u64,
+    /// The token of the first lock that the same request has taken: locks that are taken at once have no order.
+    pub with: u64,
     /// The client that holds it, or held it; 0: not known.
     pub client: ClientId,
     /// Whether a LOCK command has granted it.

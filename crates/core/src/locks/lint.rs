@@ -145,8 +145,8 @@ struct Findings {
 pub(crate) struct Held {
     /// The hash of its key; see `View::key_hash`.
     pub(crate) key: u64,
-    /// Locks that were taken at once have one token, and no order among themselves.
-    pub(crate) token: u64,
+    /// Locks that were taken at once have one number here, and no order among themselves.
+    pub(crate) with: u64,
     /// The end of the lease.
     pub(crate) until: Option<LockTime>,
 }
@@ -179,7 +179,7 @@ impl LockLint {
         if pairs.len().saturating_add(held.len()) > PAIRS_MAX {
             pairs.clear();
         }
-        let earlier = || held.iter().filter(|other| other.token != lock.token);
+        let earlier = || held.iter().filter(|other| other.with != lock.with);
         let is_opposite = earlier().any(|other| pairs.contains(&(lock.key, other.key)));
         pairs.extend(earlier().map(|other| (other.key, lock.key)));
         held.push(lock);
@@ -253,7 +253,7 @@ mod tests {
         until: Option<u64>,
         now: u64,
     ) -> bool {
-        let lock = Held { key: hash(key), token, until: until.map(at) };
+        let lock = Held { key: hash(key), with: token, until: until.map(at) };
         lint.taken(client, lock, at(now))
     }
 
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn the_locks_that_are_followed_are_bounded() {
         let lint = LockLint::default();
-        let lock = |key, token| Held { key, token, until: None };
+        let lock = |key, with| Held { key, with, until: None };
         for n in 0..PAIRS_MAX as u64 {
             lint.taken(1, lock(n, n), at(1));
         }

@@ -5,6 +5,8 @@
 //!         writer waits, and a small request does not overtake a large one.
 //! Rule    a request of an owner that holds the lock already is the same grant again, except of a reentrant lock.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, Now};
 use redlatch_proto::error::Refusal;
@@ -17,18 +19,61 @@ use crate::types::lock::LockKind;
 /// A request for one lock, or for several.
 #[derive(Clone, Debug)]
 pub struct LockRequest {
-    /// The kind of the lock.
-    pub kind: LockKind,
+    /// How it asks for the lock, or for each lock of which `several` says nothing else.
+    pub mode: Mode,
     /// Who asks.
     pub owner: Bytes,
-    /// How many permits it asks for; 1 for other kinds.
-    pub permits: u32,
     /// How long the grant lasts.
     pub term: Term,
     /// What the owner says about itself, as fields and values in turn.
     pub meta: Box<[Bytes]>,
     /// The client that asks.
     pub client: ClientId,
+    /// ANY and MODE of a request for several locks; `None`: it has neither.
+    pub several: Option<Box<Several>>,
+}
+
+impl LockRequest {
+    /// How it asks for the lock of its key at this place.
+    pub fn mode_at(&self, at: usize) -> Mode {
+        let modes = self.several.as_ref().map(|several| &several.modes);
+        modes.and_then(|modes| modes.get(at)).copied().unwrap_or(self.mode)
+    }
+
+    /// How it asks for the lock of one of its keys, which are `keys`.
+    pub fn mode_of(&self, keys: &[Bytes], key: &[u8]) -> Mode {
+        let has_modes = self.several.as_ref().is_some_and(|several| !several.modes.is_empty());
+        let at = keys.iter().take_while(|_| has_modes).position(|other| other == key);
+        self.mode_at(at.unwrap_or(0))
+    }
+
+    /// How many of its locks it asks for, each with its own token; `None`: all of them, with one token.
+    pub fn any(&self) -> Option<usize> {
+        self.several.as_ref().and_then(|several| several.any)
+    }
+}
+
+/// How a request asks for a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Mode {
+    /// The kind of the lock.
+    pub kind: LockKind,
+    /// How many permits it asks for; 1 for other kinds.
+    pub permits: u32,
+}
+
+impl Mode {
+    /// An exclusive lock.
+    pub const EXCLUSIVE: Self = Self { kind: LockKind::Exclusive, permits: 1 };
+}
+
+/// What a request for several locks says beside their keys.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Several {
+    /// How many of the locks it asks for, from 1 to their number; `None`: all of them.
+    pub any: Option<usize>,
+    /// How it asks for each lock, in the order of the keys. Empty: all are exclusive.
+    pub modes: Box<[Mode]>,
 }
 
 /// How long a grant lasts.
@@ -72,11 +117,38 @@ pub struct Granted {
     pub is_new: bool,
 }
 
-/// What a request for locks comes to at once.
+/// The locks that a request for several was granted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Grants {
+    /// All of them, with one token.
+    All(Granted),
+    /// As many as ANY asks for. Those that the owner held already come first, then each in the order of the request.
+    Some(Box<[(Bytes, Granted)]>),
+}
+
+impl Grants {
+    /// The keys of the locks, of all that the request names.
+    pub fn keys<'k>(&self, all: &'k [Bytes]) -> Cow<'k, [Bytes]> {
+        match self {
+            Self::All(_) => Cow::Borrowed(all),
+            Self::Some(some) => some.iter().map(|(key, _)| key.clone()).collect(),
+        }
+    }
+
+    /// The place of the first lock that the owner did not hold already; `None`: it held all of them.
+    pub fn first_new(&self) -> Option<usize> {
+        match self {
+            Self::All(granted) => granted.is_new.then_some(0),
+            Self::Some(some) => some.iter().position(|(_, granted)| granted.is_new),
+        }
+    }
+}
+
+/// What a request for locks comes to at once: for one lock, or with [`Grants`] for several.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Attempt {
-    /// It has all its locks.
-    Granted(Granted),
+pub enum Attempt<G = Granted> {
+    /// It has its locks.
+    Granted(G),
     /// It has none.
     Refused {
         /// The place of the first lock that it cannot have, among its keys.
@@ -84,6 +156,11 @@ pub enum Attempt {
         /// Why it cannot have that one.
         by: RefusedBy,
     },
+}
+
+impl<G> Attempt<G> {
+    /// What a request comes to that waits for the end of a quarantine.
+    pub(crate) const WAITS: Self = Self::Refused { at: 0, by: RefusedBy::Held };
 }
 
 /// What a key holds, as far as it may be a lock.
@@ -123,14 +200,14 @@ impl Standing {
     /// # Errors
     /// The key holds something that is no lock, or the owner holds the lock in another way.
     #[inline]
-    pub fn of(found: Found<'_>, request: &LockRequest) -> Result<Self, Refusal> {
+    pub fn of(found: Found<'_>, owner: &[u8], mode: Mode) -> Result<Self, Refusal> {
         match found {
             Found::Foreign => Ok(Self::Held),
             Found::Nothing => Ok(Self::Open),
             Found::Other => Err(Refusal::WrongType),
-            Found::Record(lock) => of_record(lock, request),
-            Found::String { owner, .. } if owner != request.owner => Ok(Self::Held),
-            Found::String { .. } if request.kind != LockKind::Exclusive => {
+            Found::Record(lock) => of_record(lock, owner, mode),
+            Found::String { owner: held_by, .. } if held_by != owner => Ok(Self::Held),
+            Found::String { .. } if mode.kind != LockKind::Exclusive => {
                 Err(held_otherwise(LockKind::Exclusive))
             }
             // A string that another command has set counts as a lock of this owner, too.
@@ -139,22 +216,22 @@ impl Standing {
     }
 }
 
-fn of_record(lock: &Lock, request: &LockRequest) -> Result<Standing, Refusal> {
-    if let Some(holder) = lock.holder(&request.owner) {
-        let is_alike = lock.kind() == request.kind
-            && (request.kind == LockKind::Reentrant || holder.permits == request.permits);
+fn of_record(lock: &Lock, owner: &[u8], mode: Mode) -> Result<Standing, Refusal> {
+    if let Some(holder) = lock.holder(owner) {
+        let is_alike =
+            lock.kind() == mode.kind && (mode.kind == LockKind::Reentrant || holder.permits == mode.permits);
         return match is_alike {
             true => Ok(Standing::Mine(Some(holder.token))),
             false => Err(held_otherwise(lock.kind())),
         };
     }
-    match (lock.kind(), request.kind) {
+    match (lock.kind(), mode.kind) {
         (LockKind::Shared, LockKind::Shared) => Ok(Standing::Open),
         (LockKind::Permits(limit), LockKind::Permits(asked)) if limit != asked => {
             Err(Refusal::said(format!("ERR the lock has {limit} permits, not {asked}")))
         }
         (LockKind::Permits(limit), LockKind::Permits(_)) => {
-            let wanted = lock.permits().saturating_add(u64::from(request.permits));
+            let wanted = lock.permits().saturating_add(u64::from(mode.permits));
             Ok(if wanted <= u64::from(limit) { Standing::Open } else { Standing::Held })
         }
         _ => Ok(Standing::Held),

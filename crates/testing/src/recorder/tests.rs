@@ -56,6 +56,7 @@ fn lock_event(change: LockChange, token: u64, (client, author): (ClientId, Clien
         owner: Some(Bytes::from_static(b"mine")),
         kind: LockKind::Exclusive,
         token,
+        with: token,
         client,
         is_native: false,
         session: None,

@@ -3,7 +3,7 @@
 //! Rule    a request inside a transaction never waits.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -14,12 +14,12 @@ use tracing::Level;
 
 use super::reader::Reader;
 use super::replies::ReplyForm;
-use super::wait::{Waiting, words};
+use super::wait::{Sought, Waiting, words};
 use super::{LEASE, millis_of, owner_of, session};
 use crate::commands::row::{Arg, block, integer, key, key_count, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, quarantine};
-use crate::keyspace::{Waiter, attempt, attempt_all};
-use crate::locks::{Attempt, Granted, LockRequest, RefusedBy, RequestOutcome, Term};
+use crate::keyspace::{Waiter, attempt, attempt_several};
+use crate::locks::{Attempt, Granted, LockRequest, Mode, RefusedBy, RequestOutcome, Several, Term};
 use crate::state::settings;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
@@ -44,8 +44,12 @@ pub(super) const ARGS_OF_SEVERAL: &[Arg] = &[
     WAIT.maybe(),
     WHY.maybe(),
     JUST_TOKEN.maybe(),
+    ANY.maybe(),
+    MODE.maybe().many(),
 ];
 
+const ANY: Arg = integer("count").after("ANY");
+const MODE: Arg = block("mode", &[integer("position").after("MODE"), MODE_KIND]);
 const SESSION: Arg =
     block("session", &[token("session", "SESSION"), integer("milliseconds").after("DELAY").maybe()]);
 const TERM: Arg = one_of("term", &[LEASE, SESSION]);
@@ -53,12 +57,11 @@ const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
 const WHY: Arg = token("why", "WHY");
 const JUST_TOKEN: Arg = token("just-token", "JUSTTOKEN");
 const PERMITS: Arg = block("permits", &[integer("permits").after("PERMITS"), integer("limit").after("OF")]);
-const KIND: Arg = one_of("kind", &[token("shared", "SHARED"), PERMITS, token("reentrant", "REENTRANT")]);
+const SHARED: Arg = token("shared", "SHARED");
+const KIND: Arg = one_of("kind", &[SHARED, PERMITS, token("reentrant", "REENTRANT")]);
+const MODE_KIND: Arg = one_of("kind", &[SHARED, PERMITS]);
 const META: Arg =
     block("meta", &[token("meta", "META"), block("data", &[text("field"), text("value")]).many()]);
-
-/// What a request comes to that waits for the end of a quarantine.
-const WAITS: Attempt = Attempt::Refused { at: 0, by: RefusedBy::Held };
 
 /// The options of a request.
 #[derive(Debug)]
@@ -66,8 +69,7 @@ struct Options {
     term: TermOption,
     wait_ms: Option<u64>,
     form: ReplyForm,
-    kind: LockKind,
-    permits: u32,
+    mode: Mode,
     meta: Box<[Bytes]>,
 }
 
@@ -80,9 +82,9 @@ enum TermOption {
 
 impl Default for Options {
     fn default() -> Self {
-        let (term, kind) = (TermOption::Absent, LockKind::Exclusive);
+        let (term, mode) = (TermOption::Absent, Mode::EXCLUSIVE);
         let form = ReplyForm::default();
-        Self { term, wait_ms: None, form, kind, permits: 1, meta: Box::default() }
+        Self { term, wait_ms: None, form, mode, meta: Box::default() }
     }
 }
 
@@ -111,14 +113,24 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
 
 /// Reads SHARED, PERMITS and REENTRANT. Returns false if the next word is another option.
 fn take_kind(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
-    if options.kind != LockKind::Exclusive {
+    if options.mode != Mode::EXCLUSIVE {
         return Ok(false);
     }
+    if args.take("REENTRANT") {
+        options.mode.kind = LockKind::Reentrant;
+        return Ok(true);
+    }
+    let mode = take_mode(args)?;
+    options.mode = mode.unwrap_or(Mode::EXCLUSIVE);
+    Ok(mode.is_some())
+}
+
+/// Reads SHARED or PERMITS.
+fn take_mode(args: &mut Args<'_>) -> Result<Option<Mode>, Refusal> {
     if args.take("SHARED") {
-        options.kind = LockKind::Shared;
-    } else if args.take("REENTRANT") {
-        options.kind = LockKind::Reentrant;
-    } else if args.take("PERMITS") {
+        return Ok(Some(Mode { kind: LockKind::Shared, permits: 1 }));
+    }
+    if args.take("PERMITS") {
         let permits = args.integer()?;
         if !args.take("OF") {
             return Err(Refusal::Syntax);
@@ -131,10 +143,32 @@ fn take_kind(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
         if permits > limit {
             return Err(Refusal::said("ERR more permits than the limit"));
         }
-        (options.kind, options.permits) = (LockKind::Permits(limit), permits);
-    } else {
+        return Ok(Some(Mode { kind: LockKind::Permits(limit), permits }));
+    }
+    Ok(None)
+}
+
+/// Reads ANY and MODE of a request for `count` locks. Returns false if the next word is another option.
+fn take_several(args: &mut Args<'_>, count: usize, several: &mut Several) -> Result<bool, Refusal> {
+    let number = |number: i64, option: &str| {
+        let number = usize::try_from(number).ok().filter(|number| (1..=count).contains(number));
+        number.ok_or_else(|| Refusal::said(format!("ERR {option} is not between 1 and the number of keys")))
+    };
+    if several.any.is_none() && args.take("ANY") {
+        several.any = Some(number(args.integer()?, "ANY")?);
+        return Ok(true);
+    }
+    if !args.take("MODE") {
         return Ok(false);
     }
+    let at = number(args.integer()?, "MODE")?.saturating_sub(1);
+    if several.modes.is_empty() {
+        several.modes = vec![Mode::EXCLUSIVE; count].into();
+    }
+    if several.modes[at] != Mode::EXCLUSIVE {
+        return Err(Refusal::said("ERR a key has two modes"));
+    }
+    several.modes[at] = take_mode(args)?.ok_or(Refusal::Syntax)?;
     Ok(true)
 }
 
@@ -173,37 +207,76 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let request = request(call, owner, options);
     let keys = vec![key];
     let attempted = match waits_for_end(call, wait_ms)? {
-        true => WAITS,
+        true => Attempt::WAITS,
         false => attempt(call.view, &keys[0], &request, None)?,
     };
-    finish(call, keys, request, attempted, (wait_ms, form))
+    let Granted { token, is_new } = match attempted {
+        Attempt::Granted(granted) => granted,
+        Attempt::Refused { at, by } => return refuse(call, keys, request, (at, by), (wait_ms, form)),
+    };
+    let outcome = RequestOutcome::Granted { again: !is_new };
+    call.all_come_to(outcome, words(&keys, 0), Some(&request.owner));
+    session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
+    form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
+    Ok(Outcome::Replied)
 }
 
 pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let count = call.args.integer()?;
-    let count = usize::try_from(count).ok().filter(|count| (1..call.args.len()).contains(count));
+    let mut keys = keys_of(&mut call.args)?;
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let (mut options, mut several) = (Options::default(), Several::default());
+    while !call.args.is_empty() {
+        if !take_term(&mut call.args, &mut options)?
+            && !take_several(&mut call.args, keys.len(), &mut several)?
+        {
+            return Err(Refusal::Syntax);
+        }
+    }
+    let several = (several != Several::default()).then(|| Box::new(several));
+    put_in_order(&mut keys, several.is_some())?;
+
+    let (wait_ms, form) = (options.wait_ms.unwrap_or(0), options.form);
+    let request = LockRequest { several, ..request(call, owner, options) };
+    let attempted = match waits_for_end(call, wait_ms)? {
+        true => Attempt::WAITS,
+        false => attempt_several(call.view, &keys, &request, None)?,
+    };
+    let grants = match attempted {
+        Attempt::Granted(grants) => grants,
+        Attempt::Refused { at, by } => return refuse(call, keys, request, (at, by), (wait_ms, form)),
+    };
+    let first_new = grants.first_new();
+    let outcome = RequestOutcome::Granted { again: first_new.is_none() };
+    call.all_come_to(outcome, words(&grants.keys(&keys), first_new.unwrap_or(0)), Some(&request.owner));
+    session::hold_grants(call.view, call.session.lock_session.as_deref(), &keys, &request, &grants);
+    form.grants(&mut call.reply, &grants, request.term.lease_ms(), 0);
+    Ok(Outcome::Replied)
+}
+
+/// Reads how many keys there are, and the keys.
+fn keys_of(args: &mut Args<'_>) -> Result<Vec<Bytes>, Refusal> {
+    let count = args.integer()?;
+    let count = usize::try_from(count).ok().filter(|count| (1..args.len()).contains(count));
     let count = count.ok_or_else(|| Refusal::said("ERR numkeys does not fit the number of arguments"))?;
     if count > KEYS_MAX {
         return Err(Refusal::said(format!("ERR more than {KEYS_MAX} locks in one request")));
     }
-    let mut keys: Vec<Bytes> = call.args.rest_to(count).map(Bytes::copy_from_slice).collect();
-    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
-    let mut options = Options::default();
-    while !call.args.is_empty() {
-        if !take_term(&mut call.args, &mut options)? {
-            return Err(Refusal::Syntax);
-        }
-    }
+    Ok(args.rest_to(count).map(Bytes::copy_from_slice).collect())
+}
 
-    keys.sort_unstable();
-    keys.dedup();
-    let (wait_ms, form) = (options.wait_ms.unwrap_or(0), options.form);
-    let request = request(call, owner, options);
-    let attempted = match waits_for_end(call, wait_ms)? {
-        true => WAITS,
-        false => attempt_all(call.view, &keys, &request, None)?,
-    };
-    finish(call, keys, request, attempted, (wait_ms, form))
+/// Names each key once. With ANY and MODE the order of the request counts, so no key may come twice.
+fn put_in_order(keys: &mut Vec<Bytes>, keeps_order: bool) -> Result<(), Refusal> {
+    if !keeps_order {
+        keys.sort_unstable();
+        keys.dedup();
+        return Ok(());
+    }
+    let mut sorted: Vec<&Bytes> = keys.iter().collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        true => Err(Refusal::said("ERR a key is given twice, with ANY or MODE")),
+        false => Ok(()),
+    }
 }
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
@@ -216,8 +289,8 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
             Term::Session { id: session::own(call.session, call.shared).id, delay_ms }
         }
     };
-    let Options { kind, permits, meta, .. } = options;
-    LockRequest { kind, owner, permits, term, meta, client: call.session.client.id }
+    let Options { mode, meta, .. } = options;
+    LockRequest { mode, owner, term, meta, client: call.session.client.id, several: None }
 }
 
 /// Whether the request waits for the end of the quarantine.
@@ -234,24 +307,14 @@ fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
     if may_wait { Ok(permission.is_err()) } else { permission.map(|()| false) }
 }
 
-/// Answers a request that was granted, or may not wait; else it waits.
-fn finish(
+/// Answers a request that was not granted and may not wait; else it waits.
+fn refuse(
     call: &mut Call<'_, '_>,
     keys: Vec<Bytes>,
     request: LockRequest,
-    attempted: Attempt,
+    (at, by): (usize, RefusedBy),
     (wait_ms, form): (u64, ReplyForm),
 ) -> Result<Outcome, Refusal> {
-    let (at, by) = match attempted {
-        Attempt::Granted(Granted { token, is_new }) => {
-            let outcome = RequestOutcome::Granted { again: !is_new };
-            call.all_come_to(outcome, words(&keys, 0), Some(&request.owner));
-            session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
-            form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
-            return Ok(Outcome::Replied);
-        }
-        Attempt::Refused { at, by } => (at, by),
-    };
     if wait_ms == 0 || call.session.is_nested {
         call.all_come_to(RequestOutcome::Refused(by), words(&keys, at), Some(&request.owner));
         form.refusal(call.view, &keys, &Reader::of(call.session), &mut call.reply);
@@ -286,9 +349,9 @@ fn park(
         quarantine: Arc::clone(&call.shared.locks.quarantine),
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
         wait: Arc::clone(&wait),
+        sought: Sought::by(&request, wait.keys.len()),
         request,
         form,
-        held_at: AtomicUsize::new(0),
         since,
         granted: OnceLock::new(),
         is_reported: AtomicBool::new(false),

@@ -20,6 +20,7 @@ use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
+use crate::locks::Mode;
 use crate::state::clients::{Client, ClientId, Names};
 use crate::state::polling::{Pollers, Polls};
 use crate::types::lock::LockKind;
@@ -197,15 +198,15 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let polled = kind.or((!queued.is_empty()).then_some(LockKind::Exclusive)).filter(|_| fair.is_empty());
     let polling = polled.map(|kind| (kind, clients.polling(call.view.key_hash(name), call.now.lock)));
 
-    let askers = queued.iter().filter_map(|waiter| waiter.serve.asker()).map(Waits::of_asker);
+    let askers = queued.iter().filter_map(|waiter| Waits::of_waiter(waiter, name));
     let pollers = polling.iter().flat_map(|(kind, polling)| {
         polling.iter().map(|(client, polls)| Waits {
             owner: None,
             client: Some(client),
             since: Some(polls.since),
             how: "polling",
-            kind: *kind,
-            permits: 1,
+            mode: Mode { kind: *kind, permits: 1 },
+            choice: None,
         })
     });
     let kind = kind.unwrap_or(LockKind::Reentrant);
@@ -214,8 +215,8 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         client: None,
         since: None,
         how: "queued",
-        kind,
-        permits: 1,
+        mode: Mode { kind, permits: 1 },
+        choice: None,
     });
     // Each of these is in order of time. The queue of the server comes first.
     let waiters: Vec<_> = askers.chain(fair).chain(pollers).collect();
@@ -232,15 +233,23 @@ struct Waits<'w> {
     client: Option<&'w Client>,
     since: Option<LockTime>,
     how: &'static str,
-    kind: LockKind,
-    permits: u32,
+    mode: Mode,
+    choice: Choice,
+}
+
+/// How many locks a request with ANY waits for, and of how many; `None`: for all that it names.
+type Choice = Option<(usize, usize)>;
+
+fn choice_of(waiter: &Waiter) -> Choice {
+    let any = waiter.serve.asker().and_then(|asker| asker.request.any());
+    any.map(|any| (any, waiter.wait.keys.len()))
 }
 
 impl<'w> Waits<'w> {
-    fn of_asker(asker: Asker<'w>) -> Self {
-        let Asker { owner, client, since, kind, permits, .. } = asker;
+    fn of_waiter(waiter: &'w Waiter, key: &[u8]) -> Option<Self> {
+        let (Asker { owner, client, since, .. }, mode) = (waiter.serve.asker()?, waiter.mode_of(key)?);
         let (owner, client, since) = (Some(owner), Some(&**client), Some(since));
-        Self { owner, client, since, how: "queued", kind, permits }
+        Some(Self { owner, client, since, how: "queued", mode, choice: choice_of(waiter) })
     }
 }
 
@@ -252,6 +261,7 @@ struct Edge {
     owner: Bytes,
     waits_for: Bytes,
     held_by: Arc<[Bytes]>,
+    choice: Choice,
 }
 
 fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -267,7 +277,8 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let held_by: Arc<[Bytes]> = holders.filter_map(|holder| holder.owner).collect();
         edges.extend(queue.waiters.iter().filter_map(|waiter| {
             let (number, owner) = (waiter.wait.number, waiter.serve.asker()?.owner.clone());
-            Some(Edge { number, owner, waits_for: queue.key.clone(), held_by: Arc::clone(&held_by) })
+            let (waits_for, held_by) = (queue.key.clone(), Arc::clone(&held_by));
+            Some(Edge { number, owner, waits_for, held_by, choice: choice_of(waiter) })
         }));
     })?;
     edges.sort_by(|a, b| (a.number, &a.waits_for).cmp(&(b.number, &b.waits_for)));
@@ -276,10 +287,11 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(edges.len());
     for edge in edges {
         let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
-        answer.reply.map(3);
+        answer.reply.map(edge.choice.map_or(3, |_| 5));
         answer.field("owner").bulk(&edge.owner);
         answer.field("waits-for").bulk(&edge.waits_for);
         answer.field("held-by").bulks(&edge.held_by);
+        answer.choice(edge.choice);
     }
     Ok(Outcome::Replied)
 }
@@ -305,6 +317,7 @@ fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Ref
                 owner,
                 waits_for: name.clone(),
                 held_by: Arc::clone(&held_by),
+                choice: None,
             }));
         }
         if cursor == 0 {
@@ -372,14 +385,23 @@ impl<'r, 'o> Answer<'r, 'o> {
 
     fn waits(&mut self, waits: &Waits<'_>) {
         let waited = waits.since.map(|since| self.now.lock.millis_since(since));
-        self.reply.map(6);
+        self.reply.map(waits.choice.map_or(6, |_| 8));
         self.owner(waits.owner);
         self.field("client");
         self.client(waits.client);
         maybe_integer(self.field("waited"), waited);
         self.field("how").bulk(waits.how.as_bytes());
-        self.field("kind").bulk(waits.kind.name().as_bytes());
-        self.field("permits").integer(waits.permits.into());
+        self.field("kind").bulk(waits.mode.kind.name().as_bytes());
+        self.field("permits").integer(waits.mode.permits.into());
+        self.choice(waits.choice);
+    }
+
+    /// The fields that only a request with ANY has.
+    fn choice(&mut self, choice: Choice) {
+        if let Some((any, of)) = choice {
+            self.field("any").count(any);
+            self.field("of").count(of);
+        }
     }
 
     fn owner(&mut self, owner: Option<&Bytes>) {

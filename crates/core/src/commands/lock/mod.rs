@@ -49,7 +49,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Lists the LOCK commands and what they do.")
         .flags(Flags::LOADING.with(Flags::STALE)),
     Row::new(Group::Lock, "LOCK.MACQUIRE", SINCE, acquire::acquire_several)
-        .summary("Takes several exclusive locks, all or none, or waits for them.")
+        .summary("Takes several locks, all or none, or any of them, or waits for them.")
         .flags(TAKING)
         .args(acquire::ARGS_OF_SEVERAL),
     Row::new(Group::Lock, "LOCK.RELEASE", SINCE, release::release)

@@ -6,6 +6,7 @@ use redlatch_proto::resp::Reply;
 
 use super::reader::Reader;
 use crate::keyspace::{HeldLock, Shown, View};
+use crate::locks::Grants;
 use crate::state::clients::{ClientId, Names};
 
 /// What a request for locks asks for in its reply.
@@ -26,10 +27,33 @@ impl ReplyForm {
         reply.map(3);
         reply.bulk(b"token");
         reply.integer(number(token));
-        reply.bulk(b"lease");
-        maybe_integer(reply, lease_ms);
-        reply.bulk(b"waited");
-        reply.integer(number(waited_ms));
+        answer_times(reply, lease_ms, waited_ms);
+    }
+
+    /// The reply to a request for several locks that was granted: one token, or with ANY its locks, each with its token.
+    pub(super) fn grants(
+        self,
+        reply: &mut Reply<'_>,
+        grants: &Grants,
+        lease_ms: Option<u64>,
+        waited_ms: u64,
+    ) {
+        let locks = match grants {
+            Grants::All(granted) => return self.grant(reply, granted.token, lease_ms, waited_ms),
+            Grants::Some(locks) => locks,
+        };
+        if !self.is_just_token {
+            reply.map(3);
+            reply.bulk(b"locks");
+        }
+        reply.map(locks.len());
+        for (key, granted) in locks.iter() {
+            reply.bulk(key);
+            reply.integer(number(granted.token));
+        }
+        if !self.is_just_token {
+            answer_times(reply, lease_ms, waited_ms);
+        }
     }
 
     /// The reply to a request that was refused: null, or with WHY a map of who holds the first of its locks that is held and
@@ -50,6 +74,14 @@ impl ReplyForm {
             false => reply.null_array(),
         }
     }
+}
+
+/// The lease of a grant, and how long its request has waited.
+fn answer_times(reply: &mut Reply<'_>, lease_ms: Option<u64>, waited_ms: u64) {
+    reply.bulk(b"lease");
+    maybe_integer(reply, lease_ms);
+    reply.bulk(b"waited");
+    reply.integer(number(waited_ms));
 }
 
 /// A number, or null.

@@ -12,7 +12,7 @@ use crate::commands::lock::SINCE;
 use crate::commands::row::{Flags, Group, Row, one_of, text, token};
 use crate::commands::{Call, Outcome, Shared};
 use crate::keyspace::{LockObserver, View};
-use crate::locks::{LockRequest, RequestEvent, RequestOutcome};
+use crate::locks::{Grants, LockRequest, RequestEvent, RequestOutcome};
 use crate::state::clients::Client;
 use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::registries::Registries;
@@ -65,6 +65,22 @@ pub(super) fn hold(
         if !session.hold(view.database(), key.clone(), lock.clone()) {
             view.locks().end_session(key, &lock, session);
         }
+    }
+}
+
+/// Like [`hold`], for what a request for several locks was granted.
+pub(super) fn hold_grants(
+    view: &mut View<'_>,
+    session: Option<&LockSession>,
+    keys: &[Bytes],
+    request: &LockRequest,
+    grants: &Grants,
+) {
+    match grants {
+        Grants::All(granted) => hold(view, session, keys, request, granted.token),
+        Grants::Some(some) => some.iter().for_each(|(key, granted)| {
+            hold(view, session, std::slice::from_ref(key), request, granted.token);
+        }),
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn transfer(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     match (take_request(call.view, key, owner, new), lease_ms) {
         (Some(waiter), _) => {
             end(call.view, key, owner);
-            call.view.queues().hand_over(&waiter, key);
+            call.view.queues().hand_over(&waiter);
         }
         (None, Some(lease_ms)) => grant(call.view, key, owner, (new, lease_ms))?,
         (None, None) => return Err(Refusal::said(NO_LEASE)),
@@ -64,8 +64,8 @@ fn take_request(view: &mut View<'_>, key: &[u8], owner: &[u8], new: &[u8]) -> Op
     let waiters = view.queues().lock_waiters(key).filter(is_its);
     let waiters: Vec<_> = waiters.filter(|waiter| waiter.serve.takes_over()).cloned().collect();
     waiters.into_iter().find(|waiter| {
-        let share = waiter.serve.asker().map(|asker| (asker.kind, asker.permits));
-        share.is_some_and(|share| view.locks().is_open_without(key, owner, share)) && waiter.wait.claim.take()
+        let mode = waiter.serve.asker().map(|asker| asker.request.mode_at(0));
+        mode.is_some_and(|mode| view.locks().is_open_without(key, owner, mode)) && waiter.wait.claim.take()
     })
 }
 
@@ -80,9 +80,10 @@ fn grant(
     owner: &[u8],
     (new, lease_ms): (&[u8], u64),
 ) -> Result<(), Refusal> {
-    let (kind, permits) = view.locks().share_of(key, owner);
+    let mode = view.locks().mode_of(key, owner);
     let (owner_of_next, term) = (Bytes::copy_from_slice(new), Term::Lease(lease_ms));
-    let request = LockRequest { kind, owner: owner_of_next, permits, term, meta: Box::default(), client: 0 };
+    let (meta, client, several) = (Box::default(), 0, None);
+    let request = LockRequest { mode, owner: owner_of_next, term, meta, client, several };
     end(view, key, owner);
     attempt(view, key, &request, Some(FIRST)).map(drop)
 }

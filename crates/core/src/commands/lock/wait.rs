@@ -2,6 +2,7 @@
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -16,15 +17,18 @@ use super::replies::ReplyForm;
 use super::{session, watch};
 use crate::commands::Shared;
 use crate::keyspace::{
-    Asked, Asker, AskingClient, Circle, Hold, LockWaits, Serve, View, Waiter, attempt, attempt_all,
-    first_held,
+    Asked, Asker, AskingClient, Circle, Hold, LockWaits, Serve, View, Waiter, attempt, attempt_several,
+    first_held, is_grantable,
 };
-use crate::locks::{Attempt, EndReason, Granted, LockRequest, RefusedBy, RequestOutcome, RequestWait};
+use crate::locks::{
+    Attempt, EndReason, Granted, Grants, LockRequest, Mode, RefusedBy, RequestOutcome, RequestWait,
+};
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
 use crate::state::quarantine::Quarantine;
 use crate::state::settings;
 use crate::state::wait::{Wait, WaitEnd};
+use crate::sync::Mutex;
 use crate::types::heap;
 use crate::types::lock::words_bytes;
 
@@ -46,37 +50,62 @@ pub(super) struct Waiting {
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) request: LockRequest,
     pub(super) form: ReplyForm,
-    /// Which of its locks was found to be held last.
-    pub(super) held_at: AtomicUsize,
+    pub(super) sought: Sought,
     pub(super) since: LockTime,
     /// The grant, once that is its answer.
-    pub(super) granted: OnceLock<Granted>,
+    pub(super) granted: OnceLock<Grants>,
     /// Whether the log says that it has waited for long.
     pub(super) is_reported: AtomicBool,
     /// Whether the beginning of the wait was shown to those who make spans.
     pub(super) is_traced: bool,
 }
 
+/// What keeps a request waiting.
+#[derive(Debug)]
+pub(super) enum Sought {
+    /// It needs all its locks. One of them was found to be held last.
+    All { held_at: AtomicUsize },
+    /// It needs fewer locks than it names: ANY.
+    Any {
+        count: usize,
+        /// Fewer than it needs, which it may have; `None`: not known yet.
+        found: Box<Mutex<Option<BTreeMap<Bytes, Mode>>>>,
+    },
+}
+
+impl Sought {
+    /// What a request for `keys` locks needs.
+    pub(super) fn by(request: &LockRequest, keys: usize) -> Self {
+        match request.any() {
+            Some(count) if count < keys => Self::Any { count, found: Box::default() },
+            _ => Self::All { held_at: AtomicUsize::new(0) },
+        }
+    }
+}
+
 impl Serve for Waiting {
-    fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
+    fn is_ready(&self, view: &mut View<'_>, key: &[u8]) -> bool {
         if self.session_has_ended() {
             return true;
         }
         if self.quarantine.forbids_grants(view.now().lock) {
             return false;
         }
-        let from = self.held_at.load(Relaxed);
-        let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
-        self.held_at.store(held.unwrap_or(from), Relaxed);
-        held.is_none()
+        match &self.sought {
+            Sought::All { held_at } => {
+                let from = held_at.load(Relaxed);
+                let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
+                held_at.store(held.unwrap_or(from), Relaxed);
+                held.is_none()
+            }
+            Sought::Any { count, found } => self.has_found(view, key, *count, &mut found.lock()),
+        }
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
-        let keys = &self.wait.keys;
-        let granted = match &keys[..] {
-            _ if self.session_has_ended() => Err(session::no_such()),
-            [key] => attempt(view, key, &self.request, Some(self.wait.number)),
-            keys => attempt_all(view, keys, &self.request, Some(self.wait.number)),
+        let granted = match self.session_has_ended() {
+            true => Err(session::no_such()),
+            false => self.attempt(view, self.wait.number),
         };
         self.answer(view, granted);
     }
@@ -86,8 +115,8 @@ impl Serve for Waiting {
     }
 
     // If its session ends meanwhile, the lock ends with it.
-    fn take_over(&self, view: &mut View<'_>, key: &[u8]) {
-        let granted = attempt(view, key, &self.request, Some(FIRST));
+    fn take_over(&self, view: &mut View<'_>) {
+        let granted = self.attempt(view, FIRST);
         self.answer(view, granted);
     }
 
@@ -110,12 +139,18 @@ impl Serve for Waiting {
     }
 
     fn give_back(&self, view: &mut View<'_>) {
-        let Some(Granted { token, is_new: true }) = self.granted.get() else { return };
         let LockRequest { owner, client, .. } = &self.request;
-        for key in &self.wait.keys {
+        let mut give_back = |key: &[u8], granted: &Granted| {
             // Another connection of the owner may have asked for the lock since, and know of it.
-            let is_unread = |hold: &Hold| hold.token == *token && hold.client == *client;
-            view.locks().end_hold(key, owner, EndReason::Released, is_unread);
+            let is_unread = |hold: &Hold| hold.token == granted.token && hold.client == *client;
+            if granted.is_new {
+                view.locks().end_hold(key, owner, EndReason::Released, is_unread);
+            }
+        };
+        match self.granted.get() {
+            None => {}
+            Some(Grants::All(granted)) => self.wait.keys.iter().for_each(|key| give_back(key, granted)),
+            Some(Grants::Some(some)) => some.iter().for_each(|(key, granted)| give_back(key, granted)),
         }
     }
 
@@ -124,14 +159,18 @@ impl Serve for Waiting {
     }
 
     fn asker(&self) -> Option<Asker<'_>> {
-        let LockRequest { owner, kind, permits, meta, .. } = &self.request;
-        let (kind, permits, client, since) = (*kind, *permits, &self.client, self.since);
-        Some(Asker { owner, kind, permits, meta, client, since })
+        let Self { request, client, since, .. } = self;
+        Some(Asker { owner: &request.owner, request, client, since: *since })
     }
 
     fn heap_bytes(&self) -> usize {
-        let LockRequest { owner, meta, .. } = &self.request;
-        let parts = [heap::shared(owner), words_bytes(meta), LockWaits::BYTES_PER_WAIT];
+        let LockRequest { owner, meta, several, .. } = &self.request;
+        let several = several.as_ref().map_or(0, |several| {
+            size_of_val(&**several)
+                + size_of_val(&*several.modes)
+                + several.any.map_or(0, heap::tree::<(Bytes, Mode)>)
+        });
+        let parts = [heap::shared(owner), words_bytes(meta), several, LockWaits::BYTES_PER_WAIT];
         parts.into_iter().fold(0, usize::saturating_add)
     }
 }
@@ -139,30 +178,48 @@ impl Serve for Waiting {
 impl Waiting {
     /// The wait begins, or ends.
     pub(super) fn comes_to(&self, view: &mut View<'_>, outcome: RequestOutcome) {
+        self.come_to(view, outcome, words(&self.wait.keys, 0));
+    }
+
+    fn come_to<'n>(
+        &self,
+        view: &mut View<'_>,
+        outcome: RequestOutcome,
+        keys: (&'n [u8], impl Iterator<Item = &'n [u8]> + Clone),
+    ) {
         let (number, since, is_traced) = (self.wait.number, self.since, self.is_traced);
         let is_reported = self.is_reported.load(Relaxed);
         let wait = Some(RequestWait { number, since, is_reported, is_traced });
         let asked = Asked { owner: Some(&self.request.owner), name: WAITING, wait };
-        view.locks().comes_to(
-            outcome,
-            words(&self.wait.keys, 0),
-            AskingClient { client: &self.client, warn_ms: 0 },
-            asked,
-        );
+        view.locks().comes_to(outcome, keys, AskingClient { client: &self.client, warn_ms: 0 }, asked);
+    }
+
+    /// Takes what it can have at this place of the queues.
+    fn attempt(&self, view: &mut View<'_>, number: u64) -> Result<Attempt<Grants>, Refusal> {
+        let attempted = match &self.wait.keys[..] {
+            [key] if self.request.several.is_none() => attempt(view, key, &self.request, Some(number))?,
+            keys => return attempt_several(view, keys, &self.request, Some(number)),
+        };
+        Ok(match attempted {
+            Attempt::Granted(granted) => Attempt::Granted(Grants::All(granted)),
+            Attempt::Refused { at, by } => Attempt::Refused { at, by },
+        })
     }
 
     /// Answers what the request has come to.
-    fn answer(&self, view: &mut View<'_>, granted: Result<Attempt, Refusal>) {
+    fn answer(&self, view: &mut View<'_>, granted: Result<Attempt<Grants>, Refusal>) {
         let keys = &self.wait.keys;
         let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
         match granted {
-            Ok(Attempt::Granted(granted)) => {
+            Ok(Attempt::Granted(grants)) => {
                 let waited_ms = view.now().lock.millis_since(self.since);
-                self.form.grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
-                session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
-                self.comes_to(view, RequestOutcome::Granted { again: !granted.is_new });
-                self.granted.get_or_init(|| granted);
+                self.form.grants(&mut reply, &grants, self.request.term.lease_ms(), waited_ms);
+                session::hold_grants(view, self.session.as_deref(), keys, &self.request, &grants);
+                let first_new = grants.first_new();
+                let outcome = RequestOutcome::Granted { again: first_new.is_none() };
+                self.come_to(view, outcome, words(&grants.keys(keys), first_new.unwrap_or(0)));
+                self.granted.get_or_init(|| grants);
             }
             Ok(Attempt::Refused { by, .. }) => {
                 self.comes_to(view, RequestOutcome::Refused(by));
@@ -178,6 +235,36 @@ impl Waiting {
 
     fn reader(&self) -> Reader {
         Reader::of_client(&self.client)
+    }
+
+    /// Whether the request can be answered, after the lock of `key` may have become free: with an error, or because it has
+    /// found `count` locks. All keys are looked at the first time. Later only those that were found are, once they are enough.
+    fn has_found(
+        &self,
+        view: &mut View<'_>,
+        key: &[u8],
+        count: usize,
+        found: &mut Option<BTreeMap<Bytes, Mode>>,
+    ) -> bool {
+        let mut may_have =
+            |key: &[u8], mode: Mode| is_grantable(view, key, (&self.request.owner, mode), self.wait.number);
+        let keys = &self.wait.keys;
+        let mode = self.request.mode_of(keys, key);
+        match may_have(key, mode) {
+            Ok(true) => {}
+            other => return other.is_err(),
+        }
+        let Some(found) = found else {
+            let all = keys.iter().enumerate().map(|(at, key)| (key.clone(), self.request.mode_at(at)));
+            let all = all.filter(|(key, mode)| may_have(key, *mode) == Ok(true));
+            return found.insert(all.collect()).len() >= count;
+        };
+        let is_new = found.insert(Bytes::copy_from_slice(key), mode).is_none();
+        if is_new && found.len() >= count {
+            // Another command may have taken some of them.
+            found.retain(|key, mode| may_have(key, *mode) == Ok(true));
+        }
+        is_new && found.len() >= count
     }
 
     /// Whether the connection has ended that has taken the session over meanwhile.

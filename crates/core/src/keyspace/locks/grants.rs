@@ -6,7 +6,9 @@ use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 
 use crate::keyspace::{Entry, Lease, View};
-use crate::locks::{Attempt, Found, GrantDetails, Granted, LockRequest, RefusedBy, Standing};
+use crate::locks::{
+    Attempt, EndReason, Found, GrantDetails, Granted, Grants, LockRequest, Mode, RefusedBy, Standing,
+};
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Typed};
 
@@ -20,7 +22,7 @@ pub fn attempt(
     request: &LockRequest,
     number: Option<u64>,
 ) -> Result<Attempt, Refusal> {
-    let granted = match standing(view, key, request)? {
+    let granted = match standing(view, key, &request.owner, request.mode)? {
         Standing::Mine(token) => Granted { token: token.unwrap_or_else(|| view.next_token()), is_new: false },
         Standing::Open if !others_wait(view, key, number) => {
             Granted { token: view.next_token(), is_new: true }
@@ -28,49 +30,81 @@ pub fn attempt(
         Standing::Open => return Ok(Attempt::Refused { at: 0, by: RefusedBy::Awaited }),
         Standing::Held => return Ok(Attempt::Refused { at: 0, by: RefusedBy::Held }),
     };
-    grant(view, key, request, granted.token);
+    grant(view, key, request, (request.mode, granted.token));
     Ok(Attempt::Granted(granted))
 }
 
-/// Grants several exclusive locks with one token, if all of them can be granted now.
+/// A lock that a request can have now: its place among the keys, and its token if the owner holds it already.
+type Grantable = (usize, Option<Option<u64>>);
+
+/// Grants the locks of a request for several, if as many as it asks for can be granted now.
 ///
 /// # Errors
-/// As [`attempt`].
-pub(crate) fn attempt_all(
+/// As [`attempt`], for any of the keys.
+pub(crate) fn attempt_several(
     view: &mut View<'_>,
     keys: &[Bytes],
     request: &LockRequest,
     number: Option<u64>,
-) -> Result<Attempt, Refusal> {
-    let (mut tokens, mut refused) = (Vec::with_capacity(keys.len()), None);
+) -> Result<Attempt<Grants>, Refusal> {
+    let (mut found, mut refused) = (Vec::with_capacity(keys.len()), None);
     for (at, key) in keys.iter().enumerate() {
-        let by = match standing(view, key, request)? {
+        let by = match standing(view, key, &request.owner, request.mode_at(at))? {
             Standing::Mine(token) => {
-                tokens.push(token);
+                found.push((at, Some(token)));
                 continue;
             }
-            Standing::Open if !others_wait(view, key, number) => continue,
+            Standing::Open if !others_wait(view, key, number) => {
+                found.push((at, None));
+                continue;
+            }
             Standing::Open => RefusedBy::Awaited,
             Standing::Held => RefusedBy::Held,
         };
-        refused.get_or_insert(Attempt::Refused { at, by });
+        refused.get_or_insert((at, by));
     }
-    if let Some(refused) = refused {
-        return Ok(refused);
+    match (request.any(), refused) {
+        (None, Some((at, by))) => Ok(Attempt::Refused { at, by }),
+        (Some(any), Some((at, by))) if found.len() < any => Ok(Attempt::Refused { at, by }),
+        (None, None) => Ok(Attempt::Granted(Grants::All(grant_all(view, keys, request, &found)))),
+        (Some(any), _) => {
+            // Those that the owner holds come first.
+            found.sort_by_key(|(_, held): &Grantable| held.is_none());
+            found.truncate(any);
+            let seen = view.changes.observed();
+            let some = found.into_iter().map(|one| grant_one(view, keys, request, one)).collect();
+            view.changes.taken_at_once(seen);
+            Ok(Attempt::Granted(Grants::Some(some)))
+        }
     }
-    // The same request again: the same token. Otherwise one new token for all.
-    let is_again = tokens.len() == keys.len() && tokens.windows(2).all(|pair| pair[0] == pair[1]);
-    let kept = tokens.first().copied().flatten().filter(|_| is_again);
-    let token = kept.unwrap_or_else(|| view.next_token());
-    for key in keys {
-        grant(view, key, request, token);
-    }
-    Ok(Attempt::Granted(Granted { token, is_new: !is_again }))
 }
 
-/// The place of the first lock that keeps a request waiting. `None`: it can be answered now, because all its locks can be
-/// granted, or because it must be refused. The search begins at the place `from`: most often the lock that was found last
-/// time is still held, and then it ends at once, however many locks the request is for.
+/// Grants all locks with one token: that of an owner which holds all of them with one token, otherwise a new one.
+fn grant_all(view: &mut View<'_>, keys: &[Bytes], request: &LockRequest, found: &[Grantable]) -> Granted {
+    let held = found.first().and_then(|(_, held)| *held);
+    let is_again = held.is_some() && found.iter().all(|(_, other)| *other == held);
+    let token = held.flatten().filter(|_| is_again).unwrap_or_else(|| view.next_token());
+    for (at, key) in keys.iter().enumerate() {
+        grant(view, key, request, (request.mode_at(at), token));
+    }
+    Granted { token, is_new: !is_again }
+}
+
+/// Grants one of the locks of a request with ANY.
+fn grant_one(
+    view: &mut View<'_>,
+    keys: &[Bytes],
+    request: &LockRequest,
+    (at, held): Grantable,
+) -> (Bytes, Granted) {
+    let token = held.flatten().unwrap_or_else(|| view.next_token());
+    grant(view, &keys[at], request, (request.mode_at(at), token));
+    (keys[at].clone(), Granted { token, is_new: held.is_none() })
+}
+
+/// The place of the first lock that keeps a request for all its locks waiting. `None`: it can be answered now, because all
+/// of them can be granted, or because it must be refused. The search begins at the place `from`: most often the lock that
+/// was found last time is still held, and then it ends at once, however many locks the request is for.
 pub(crate) fn first_held(
     view: &mut View<'_>,
     keys: &[Bytes],
@@ -78,15 +112,28 @@ pub(crate) fn first_held(
     number: u64,
     from: usize,
 ) -> Option<usize> {
-    (from..keys.len()).chain(0..from).find(|at| {
-        let key = &keys[*at];
-        match standing(view, key, request) {
-            Ok(Standing::Mine(_)) => false,
-            Ok(Standing::Open) => others_wait(view, key, Some(number)),
-            Ok(Standing::Held) => true,
-            // The error is its answer.
-            Err(_) => false,
-        }
+    (from..keys.len())
+        .chain(0..from)
+        // An error is the answer.
+        .find(|at| {
+            is_grantable(view, &keys[*at], (&request.owner, request.mode_at(*at)), number) == Ok(false)
+        })
+}
+
+/// Whether nothing keeps a request that waits from the lock of a key.
+///
+/// # Errors
+/// As [`attempt`].
+pub(crate) fn is_grantable(
+    view: &mut View<'_>,
+    key: &[u8],
+    (owner, mode): (&[u8], Mode),
+    number: u64,
+) -> Result<bool, Refusal> {
+    Ok(match standing(view, key, owner, mode)? {
+        Standing::Mine(_) => true,
+        Standing::Open => !others_wait(view, key, Some(number)),
+        Standing::Held => false,
     })
 }
 
@@ -99,9 +146,9 @@ fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
 }
 
 #[inline]
-fn standing(view: &mut View<'_>, key: &[u8], request: &LockRequest) -> Result<Standing, Refusal> {
+fn standing(view: &mut View<'_>, key: &[u8], owner: &[u8], mode: Mode) -> Result<Standing, Refusal> {
     let entry = view.entry(key);
-    let Entry::Occupied(found) = &entry else { return Standing::of(Found::Nothing, request) };
+    let Entry::Occupied(found) = &entry else { return Standing::of(Found::Nothing, owner, mode) };
     let grant = found.granted();
     let held = match found.object() {
         None => Found::String { owner: found.string()?, token: grant.map(|grant| grant.token) },
@@ -111,25 +158,29 @@ fn standing(view: &mut View<'_>, key: &[u8], request: &LockRequest) -> Result<St
             None => Found::Other,
         },
     };
-    Standing::of(held, request)
+    Standing::of(held, owner, mode)
 }
 
 /// Writes the grant.
-fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
+fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, (mode, token): (Mode, u64)) {
     let deadline = request.term.deadline(view.now());
-    if request.kind == LockKind::Exclusive {
+    if mode.kind == LockKind::Exclusive {
         let lease = deadline.map_or(Lease::Never, Lease::Until);
         let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };
         view.locks().hold_exclusive(key, &request.owner, lease, (token, request.client), details);
     } else {
         let now = view.now().lock;
-        let held = view.locks().holder_of(key, &request.owner);
-        let again = u32::from(request.kind == LockKind::Reentrant);
+        let mut held = view.locks().holder_of(key, &request.owner);
+        // An owner that gets another token gives its lock up, to take it anew.
+        if held.take_if(|held| held.token != token).is_some() {
+            view.locks().end_hold(key, &request.owner, EndReason::Released, |_| true);
+        }
+        let again = u32::from(mode.kind == LockKind::Reentrant);
         let is_leased = request.term.session().is_none();
         let holder = Holder {
             token,
             client: request.client,
-            permits: held.as_ref().map_or(request.permits, |held| held.permits.saturating_add(again)),
+            permits: held.as_ref().map_or(mode.permits, |held| held.permits.saturating_add(again)),
             since: held.as_ref().map_or(now, |held| held.since),
             deadline,
             lease_ms: request.term.lease_ms(),
@@ -137,6 +188,6 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
             session: request.term.session(),
             meta: request.meta.clone(),
         };
-        view.locks().put_holder(key, request.kind, &request.owner, holder);
+        view.locks().put_holder(key, mode.kind, &request.owner, holder);
     }
 }

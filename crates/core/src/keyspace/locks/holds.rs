@@ -8,7 +8,7 @@ use redlatch_proto::clock::Deadline;
 
 use super::views::ViewLocks;
 use crate::keyspace::{Entry, Lease, Occupied};
-use crate::locks::{Breaker, EndReason, GrantDetails};
+use crate::locks::{Breaker, EndReason, GrantDetails, Mode};
 use crate::state::clients::ClientId;
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::types::lock::{Holder, LockKind};
@@ -240,21 +240,20 @@ impl ViewLocks<'_, '_> {
         lock.map_or(LockKind::Exclusive, Lock::kind)
     }
 
-    /// What another owner would get that takes the place of a holder: the kind of the lock, and the permits. Of a reentrant
-    /// lock, one hold.
-    pub(crate) fn share_of(&mut self, key: &[u8], owner: &[u8]) -> (LockKind, u32) {
+    /// How another owner would have the lock that takes the place of a holder. Of a reentrant lock, one hold.
+    pub(crate) fn mode_of(&mut self, key: &[u8], owner: &[u8]) -> Mode {
         match (self.kind(key), self.holder_of(key, owner)) {
-            (kind @ LockKind::Permits(_), Some(holder)) => (kind, holder.permits),
-            (kind, _) => (kind, 1),
+            (kind @ LockKind::Permits(_), Some(holder)) => Mode { kind, permits: holder.permits },
+            (kind, _) => Mode { kind, permits: 1 },
         }
     }
 
-    /// Whether this share of a lock could be granted if the owner, who holds the lock, did not.
+    /// Whether the lock could be granted in this mode if the owner, who holds it, did not.
     pub(crate) fn is_open_without(
         &mut self,
         key: &[u8],
         owner: &[u8],
-        (kind, permits): (LockKind, u32),
+        Mode { kind, permits }: Mode,
     ) -> bool {
         let Some(found) = self.view.entry(key).occupied() else { return false };
         let Some(lock) = found.object().and_then(Lock::of) else { return true };

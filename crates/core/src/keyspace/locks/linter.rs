@@ -83,7 +83,7 @@ impl Noting<'_> {
             self.note(Rule::SharedValue, key, *client);
         }
         let until = event.lease_ms.map(|millis| self.now + millis);
-        let lock = Held { key: view.key_hash(key), token: *token, until };
+        let lock = Held { key: view.key_hash(key), with: event.with, until };
         if self.lint.taken(*client, lock, self.now) {
             self.note(Rule::OppositeOrders, key, *client);
         }

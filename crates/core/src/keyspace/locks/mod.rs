@@ -20,7 +20,7 @@ mod views;
 mod waits;
 
 pub use grants::attempt;
-pub(crate) use grants::{attempt_all, first_held};
+pub(crate) use grants::{attempt_several, first_held, is_grantable};
 pub use holds::Hold;
 pub(crate) use linter::Linter;
 pub use observers::LockObserver;

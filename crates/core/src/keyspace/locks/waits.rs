@@ -4,6 +4,7 @@
 //! Rule    the shards of a circle are locked request by request, after the last one has entered its queues. Of two requests
 //!         that close a circle at the same time at least one sees it, and both name the same youngest request.
 //! Locks   one mutex, under which nothing else is locked. It may be locked under the shards of a request.
+//! Rule    a request with ANY that waits for fewer locks than it names is part of no circle.
 //! Bounds  a search looks at [`LOOKS_MAX`] keys, holders and requests, and those of one client at [`LOOKS_PER_SECOND_MAX`]
 //!         in a second. A circle that takes more is not found.
 
@@ -154,7 +155,11 @@ impl LockWaits {
     /// has just entered closes no circle.
     pub(crate) fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
         let register = self.0.lock();
-        let Some(asker) = waiter.serve.asker().filter(|_| register.by_number.len() > 1) else { return false };
+        let Some(asker) =
+            waiter.serve.asker().filter(|_| register.by_number.len() > 1 && !waiter.has_choice())
+        else {
+            return false;
+        };
         let most = asker.client.searches.left(LOOKS_PER_SECOND_MAX, view.now().lock).min(LOOKS_MAX);
         if most == 0 {
             return false;
@@ -247,6 +252,10 @@ impl Search<'_> {
     /// one if the search must end.
     fn follow(&mut self, from: usize, edge: Edge) -> ControlFlow<Option<Link>> {
         let waiter = Arc::clone(&self.reached[from].waiter);
+        // Any of several owners may give it what it waits for.
+        if waiter.has_choice() {
+            return Continue(());
+        }
         self.look(waiter.wait.keys.len())?;
         let new = waiter.wait.keys.iter().filter(|key| !self.is_followed(edge, &waiter, key));
         let new: SmallVec<[&Bytes; 4]> = new.collect();
@@ -307,7 +316,8 @@ impl Search<'_> {
                     .take_while(|other| other.wait.number < waiter.wait.number);
                 for other in ahead.take(self.looks) {
                     looks += 1;
-                    let asker = other.serve.asker().filter(|_| other.wait.keys.len() > 1);
+                    let waits_for_several = other.wait.keys.len() > 1 && !other.has_choice();
+                    let asker = other.serve.asker().filter(|_| waits_for_several);
                     asker.iter().for_each(|asker| see(asker.owner));
                 }
             }

@@ -172,12 +172,12 @@ impl<'v> ViewQueues<'v, '_> {
         }
     }
 
-    /// Serves a request for the lock of a key that its holder has handed over. The claim of the request was taken.
-    pub(crate) fn hand_over(&mut self, waiter: &Waiter, key: &[u8]) {
+    /// Serves a request for a lock that its holder has handed over. The claim of the request was taken.
+    pub(crate) fn hand_over(&mut self, waiter: &Waiter) {
         self.leave(&waiter.wait);
         waiter.wait.leave();
         self.record_place(waiter, None);
-        waiter.serve.take_over(self.view, key);
+        waiter.serve.take_over(self.view);
     }
 
     /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
