@@ -235,12 +235,37 @@ impl Connection {
     }
 }
 
-/// Whether an error reply says that the server does not know the command.
-pub(crate) fn is_unknown(text: &str) -> bool {
-    text.starts_with("ERR unknown command") || text.starts_with("ERR Unknown command")
+/// Whether an error reply says that the server does not know the command, or its subcommand.
+pub fn is_unknown(text: &str) -> bool {
+    let starts_with =
+        |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
+    starts_with("ERR unknown command") || starts_with("ERR unknown subcommand")
 }
 
 /// Whether an error reply says that the server is about to close the connection, because it shuts down.
 pub(crate) fn is_ending(text: &str) -> bool {
     text.starts_with("SHUTDOWN ") || text.starts_with("UNBLOCKED the server ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_command_or_subcommand_is_known_by_its_text_in_any_case() {
+        for text in [
+            "ERR unknown command 'LOCK.WHO', with args beginning with: 'a' ",
+            "ERR Unknown command `hello`",
+            "ERR unknown subcommand 'no-touch'. Try CLIENT HELP.",
+            "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'",
+        ] {
+            assert!(is_unknown(text), "{text}");
+        }
+        for text in [
+            "", "ERR unknown", "ERR syntax error", "NOPERM unknown command",
+            "ERR unknown \u{e9}\u{e9}\u{e9}\u{e9}",
+        ] {
+            assert!(!is_unknown(text), "{text}");
+        }
+    }
 }

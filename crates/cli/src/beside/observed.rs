@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redlatch_client::Error;
-use redlatch_client::wire::{Connection, Reply, connect};
+use redlatch_client::wire::{Connection, Reply, connect, is_unknown};
 use redlatch_core::keyspace::LockValue;
 use redlatch_core::state::beside::Beside;
 use redlatch_proto::log_name::readable;
@@ -194,6 +194,7 @@ impl Observed {
         if text.starts_with("WRONGTYPE") {
             return Err(NoReading::Gone);
         }
+        // Managed servers lack CONFIG, for example.
         if !text.starts_with("NOPERM") && !is_unknown(&text) {
             return Err(Error::Refused(text).into());
         }
@@ -291,12 +292,6 @@ async fn open(login: &Login) -> Result<Connection, Error> {
     let mut connection = connect(&login.target, &login.trust).await?;
     connection.ask(&[b"CLIENT", b"NO-TOUCH", b"ON"]).await?;
     Ok(connection)
-}
-
-/// Whether an error says that the server lacks a command: managed servers have no CONFIG, for example.
-fn is_unknown(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.starts_with("err unknown command") || text.starts_with("err unknown subcommand")
 }
 
 /// Whether a value has the size that the server said before: a server may lie, or the value has grown since.

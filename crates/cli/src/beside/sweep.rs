@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redlatch_client::Error;
+use redlatch_client::wire::is_unknown;
 use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, sleep};
 
@@ -32,8 +33,8 @@ pub(super) struct Sweep<V> {
     /// The keys that are locks, whatever their names; `None`: by their names.
     pattern: Option<String>,
     known: BTreeMap<Vec<u8>, Known>,
-    /// When locks are read again, with their keys: see [`Reading::due`].
-    due: BTreeSet<(Instant, Vec<u8>)>,
+    /// When locks are read again, with their keys, and as what: see [`Reading::due`].
+    due: BTreeMap<(Instant, Vec<u8>), Kind>,
     round: u64,
     /// The key whose reading has failed last, and has not succeeded since.
     failed: Option<Vec<u8>>,
@@ -68,7 +69,7 @@ impl<V: Viewer> Sweep<V> {
             viewer,
             pattern,
             known: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: BTreeMap::new(),
             round: 0,
             failed: None,
             skipped: BTreeSet::new(),
@@ -145,15 +146,11 @@ impl<V: Viewer> Sweep<V> {
 
     /// Reads the lock that is due first: just one, so that many leases that end at once do not stop the round.
     async fn read_due(&mut self) -> Result<(), Error> {
-        let due = self.due.first().filter(|(at, _)| *at <= Instant::now()).cloned();
-        if let Some(due) = due {
-            let (_, key) = &due;
-            match self.known.get(key).map(|known| known.kind) {
-                Some(kind) => self.read(key, kind).await?,
-                None => drop(self.due.remove(&due)),
-            }
+        let due = self.due.first_key_value().filter(|((at, _), _)| *at <= Instant::now());
+        match due.map(|((_, key), kind)| (key.clone(), *kind)) {
+            Some((key, kind)) => self.read(&key, kind).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn may_be_lock(&self, key: &[u8], kind: Kind) -> bool {
@@ -186,7 +183,7 @@ impl<V: Viewer> Sweep<V> {
             (Ok(_), None) if self.known.len() >= LOCKS_MAX => self.left_out += 1,
             (Ok(reading), before) => {
                 self.viewer.held(key, before.map(|before| before.reading).as_ref(), &reading);
-                self.due.extend(reading.due().map(|due| (due, key.to_vec())));
+                self.due.extend(reading.due().map(|due| ((due, key.to_vec()), kind)));
                 self.known.insert(key.to_vec(), Known { kind, reading, round: self.round });
             }
         }
@@ -247,6 +244,6 @@ impl<V: Viewer> Sweep<V> {
 
 /// Whether the server refuses the login, or a right.
 fn is_denial(error: &Error) -> bool {
-    let codes = ["NOAUTH", "NOPERM", "WRONGPASS", "ERR unknown command"];
-    matches!(error, Error::Refused(text) if codes.iter().any(|code| text.starts_with(code)))
+    let Error::Refused(text) = error else { return false };
+    is_unknown(text) || ["NOAUTH", "NOPERM", "WRONGPASS"].iter().any(|code| text.starts_with(code))
 }
