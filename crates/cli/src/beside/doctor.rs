@@ -10,6 +10,7 @@ use redlatch_core::state::beside::Beside;
 use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, timeout};
 
+use super::changes::Changes;
 use super::diagnosis::{Clock, Diagnosis, Facts, of_commands, of_server};
 use super::login::Login;
 use super::observed::Observed;
@@ -42,7 +43,7 @@ pub(super) fn run(options: DoctorOptions) -> u8 {
 async fn diagnose(options: DoctorOptions) -> Result<u8, Failure> {
     let DoctorOptions { login, time, rate, pattern, json, shows_owners } = options;
     let (url, beside) = (login.url(), Arc::new(Beside::new(login.url())));
-    let mut observed = Observed::connect(login, rate, Arc::clone(&beside)).await?;
+    let mut observed = Observed::connect(login, rate, Arc::clone(&beside), Changes::default()).await?;
     check(&mut observed, &url, pattern.is_some()).await?;
     let before = facts(&mut observed).await?;
     let diagnosis = Diagnosis::new(pattern.is_some());
