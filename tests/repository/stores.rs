@@ -41,8 +41,8 @@ Keyspace crates/core/src/keyspace/mod.rs
 
 Beside crates/core/src/state/beside.rs
   address: bounded by an argument of the program
-  unread: bounded by the locks that are shown
-  none: requests rounds keys left_out round_ms gaps is_in_gap
+  unread: bounded by the locks that are shown, and by the changes that the program keeps
+  none: requests is_tracking changes rounds keys left_out round_ms gaps is_in_gap
 
 ShardState crates/core/src/keyspace/mod.rs
   shard: counted in Keyspace::used_bytes

@@ -68,8 +68,8 @@ impl RealServer {
         panic!("real servers are for Unix")
     }
 
-    /// `None`: the server has ended before it accepted connections.
-    fn try_start(name: &'static str, more: &[&str]) -> Option<Self> {
+    /// Starts it with more options. `None`: the server has ended before it accepted connections.
+    pub(crate) fn try_start(name: &'static str, more: &[&str]) -> Option<Self> {
         let program = program(name);
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);

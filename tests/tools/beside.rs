@@ -14,13 +14,19 @@ use std::thread;
 use serde_json::Value;
 
 use crate::support::binary::{Directory, Running, ask, ended, redlatch};
+#[cfg(feature = "tls")]
+use crate::support::certificates::Authority;
+#[cfg(feature = "tls")]
+use crate::support::ports::free_port;
 use crate::support::real::RealServer;
+#[cfg(feature = "tls")]
+use crate::support::real::STARTS_MAX;
 use crate::support::waits::wait_until;
 
 /// Requests that a reader may send. None of them writes.
 const READS: &[&str] = &[
-    "client|no-touch", "client|setinfo", "config|get", "dbsize", "getrange", "hello", "hgetall", "hlen",
-    "info", "object|encoding", "pttl", "scan", "strlen", "time", "zcard", "zrange",
+    "client|no-touch", "client|setinfo", "client|tracking", "config|get", "dbsize", "getrange", "hello",
+    "hgetall", "hlen", "info", "object|encoding", "pttl", "scan", "time", "zcard", "zrange",
 ];
 /// Requests that count the others: the tests send them.
 const COUNTING: &[&str] = &["config|resetstat", "quit"];
@@ -36,12 +42,27 @@ struct Shadow(Running);
 impl Shadow {
     fn start(url: &str, more: &[&str]) -> Self {
         let mut command = redlatch();
-        command.args(["beside", url, "--rate", "1000/s"]).args(more).stdout(Stdio::piped());
+        command.args(["beside", url]).args(more).stdout(Stdio::piped());
+        if !more.contains(&"--rate") {
+            command.args(["--rate", "1000/s"]);
+        }
         let mut process = command.spawn().unwrap();
         let log = BufReader::new(process.stdout.take().unwrap());
         let mut running = Running { process, log, said: String::new() };
         running.wait_for("are shown at redis://");
         Self(running)
+    }
+
+    /// A shadow that is told changes, when it has read all that was there before this call.
+    fn tracking(url: &str, more: &[&str]) -> Self {
+        let shadow = Self::start(url, &[&["--by", "tracking", "--match", "*lock*"][..], more].concat());
+        wait_until("all is read", || shadow.number("beside_in_gap") == 0);
+        shadow
+    }
+
+    /// Waits until LOCK.WHO answers for `lock:a` with this text.
+    fn wait_for_lock(&self, text: &str) {
+        wait_until(text, || self.ask("LOCK.WHO lock:a").contains(text));
     }
 
     /// What stands behind this text in its first line, up to a comma.
@@ -288,6 +309,104 @@ mod shown {
     }
 }
 
+/// CLIENT TRACKING: the server tells which keys change. Rounds are a minute apart then, so that pushes show what is shown.
+mod tracking {
+    use super::*;
+
+    /// Checks what pushes show of a server.
+    pub(super) fn check(url: &str, tell: impl Fn(&str) -> String) {
+        tell("FLUSHALL");
+        tell("SET lock:old me NX PX 3600000");
+        let shadow = Shadow::tracking(url, &[]);
+        assert!(shadow.ask("INFO beside").contains("beside_by:tracking"));
+        let rounds = shadow.number("beside_rounds");
+        tell("SET lock:a me NX PX 3600000");
+        shadow.wait_for_lock("$2\r\nme\r\n");
+        tell("PEXPIRE lock:a 7200000");
+        shadow.wait_for_lock("renewals\r\n:1\r\n");
+        tell("MULTI\r\nDEL lock:a\r\nSET lock:a you PX 3600000\r\nEXEC");
+        shadow.wait_for_lock("$3\r\nyou\r\n");
+        let owner = "285475da-9152-4c83-822a-67ee2f116a79:1";
+        tell(&format!("MULTI\r\nDEL lock:a\r\nHSET lock:a {owner} 1\r\nPEXPIRE lock:a 3600000\r\nEXEC"));
+        shadow.wait_for_lock(owner);
+        tell("MULTI\r\nDEL lock:a\r\nZADD lock:a 1800000000000 one\r\nPEXPIRE lock:a 3600000\r\nEXEC");
+        shadow.wait_for_lock("$3\r\none\r\n");
+        tell("DEL lock:a");
+        shadow.wait_for_lock("$-1\r\n");
+        tell("LPUSH lock:list x");
+        let history = shadow.ask("LOCK.HISTORY MATCH lock:a");
+        assert_eq!(history.matches("$8\r\nreleased\r\n").count(), 4, "{history}");
+        assert_eq!(history.matches("$8\r\ninferred\r\n").count(), 4, "{history}");
+        assert_eq!(shadow.number("beside_rounds"), rounds, "no round has shown it");
+        assert_eq!((shadow.ask("DBSIZE"), shadow.number("beside_gaps")), (":1\r\n".to_owned(), 0));
+        tell("FLUSHALL");
+        wait_until("the flush", || shadow.ask("DBSIZE") == ":0\r\n");
+        wait_until("all is read", || shadow.number("beside_in_gap") == 0);
+        assert_eq!(shadow.number("beside_gaps"), 1);
+    }
+
+    #[test]
+    fn grants_renewals_releases_and_a_flush_show_without_a_round() {
+        let server = observed(&[]);
+        check(&server.url(), |words| server.ask(words));
+    }
+
+    #[test]
+    fn a_lock_whose_key_has_changed_is_inferred_until_it_is_read_again() {
+        let server = observed(&[]);
+        server.ask("SET lock:a me NX PX 3600000");
+        let shadow = Shadow::tracking(&server.url(), &["--rate", "5/s"]);
+        let who = || shadow.ask("LOCK.WHO lock:a");
+        wait_until("it is inferred", || {
+            server.ask("PEXPIRE lock:a 3600000");
+            who().contains("$8\r\ninferred\r\n")
+        });
+        wait_until("it is read again", || who().contains("$4\r\nread\r\n"));
+        assert_eq!(shadow.number("beside_gaps"), 0);
+    }
+
+    #[test]
+    fn a_server_that_starts_again_is_read_again_and_asked_for_changes_again() {
+        let directory = Directory::new();
+        let socket = directory.path("socket");
+        let url = format!("unix://{socket}");
+        let server = observed(&["--unixsocket", &socket]);
+        server.ask("SET lock:b me NX PX 3600000");
+        let shadow = Shadow::tracking(&url, &[]);
+        server.kill();
+        wait_until("the gap is seen", || shadow.number("beside_in_gap") == 1);
+        assert!(shadow.ask("LOCK.WHO lock:b").contains("$8\r\ninferred\r\n"));
+        let server = observed(&["--unixsocket", &socket]);
+        wait_until("the gap is over", || shadow.number("beside_in_gap") == 0);
+        assert_eq!((shadow.ask("LOCK.WHO lock:b"), shadow.number("beside_gaps")), ("$-1\r\n".to_owned(), 1));
+        let rounds = shadow.number("beside_rounds");
+        server.ask("SET lock:a me NX PX 3600000");
+        shadow.wait_for_lock("$2\r\nme\r\n");
+        assert_eq!(shadow.number("beside_rounds"), rounds, "no round has shown it");
+    }
+
+    #[test]
+    fn without_the_right_to_be_told_changes_the_server_is_read_in_rounds() {
+        let directory = Directory::new();
+        let password = directory.write("password", "secret\n");
+        let server = observed(&[]);
+        server.ask("ACL SETUSER reader on >secret ~* +@all -client|tracking");
+        let login = ["--user", "reader", "--password-file", &password];
+        let shadow = Shadow::tracking(&server.url(), &login);
+        assert!(shadow.0.said.contains("what=\"CLIENT TRACKING\""), "{}", shadow.0.said);
+        server.ask("SET lock:a me NX PX 3600000");
+        shadow.read_all();
+        assert_eq!(shadow.json("who lock:a")["holders"][0]["owner"], "me");
+        assert!(shadow.ask("INFO beside").contains("beside_by:reading"));
+    }
+
+    #[test]
+    fn it_needs_a_pattern() {
+        let (code, _, told) = ended(redlatch().args(["beside", "redis://localhost:1", "--by", "tracking"]));
+        assert!(code == Some(64) && told.contains("--match"), "{told}");
+    }
+}
+
 /// Servers that say what no real one says.
 mod hostile {
     use super::*;
@@ -396,6 +515,52 @@ mod hostile {
         assert_eq!(shadow.json("who lock:good")["holders"][0]["owner"], "me");
         assert_eq!(shadow.number("beside_gaps"), 1);
         assert_eq!(shadow.0.said.matches("The observed server cannot be read").count(), 1);
+    }
+
+    #[test]
+    fn a_server_that_speaks_resp2_only_is_read_in_rounds() {
+        let url = scripted(|words| match words[0] {
+            "CLIENT" => Some("+OK\r\n".to_owned()),
+            "SCAN" => Some(keys(words, "string", &[])),
+            _ => None,
+        });
+        let shadow = Shadow::tracking(&url, &[]);
+        shadow.read_all();
+        assert!(shadow.ask("INFO beside").contains("beside_by:reading"));
+    }
+
+    #[test]
+    fn more_changes_than_are_kept_are_a_gap_after_which_all_is_read() {
+        let url = scripted(|words| match words[0] {
+            "HELLO" => Some("*0\r\n".to_owned()),
+            "CLIENT" if words[1] == "TRACKING" => {
+                let keys: Vec<_> = (0..1_001).map(|number| format!("lock:{number:04}")).collect();
+                let changed = list(keys.iter().map(String::as_str));
+                Some(format!("+OK\r\n>1\r\n:1\r\n>2\r\n{}{changed}", bulk("invalidate")))
+            }
+            "SCAN" => Some(keys(words, "string", &["lock:a"])),
+            "GETRANGE" => Some(bulk(if words[1] == "lock:a" { "me" } else { "" })),
+            "PTTL" => Some(":3600000\r\n".to_owned()),
+            _ => None,
+        });
+        let shadow = Shadow::tracking(&url, &[]);
+        assert_eq!((shadow.number("beside_gaps"), shadow.number("beside_rounds")), (1, 2));
+        assert_eq!(shadow.json("who lock:a")["holders"][0]["owner"], "me");
+    }
+
+    #[test]
+    fn a_key_that_changes_with_each_reading_does_not_stop_the_round() {
+        let url = scripted(|words| match words[0] {
+            "HELLO" => Some("*0\r\n".to_owned()),
+            "CLIENT" => Some("+OK\r\n".to_owned()),
+            "SCAN" => Some(keys(words, "string", &["lock:a"])),
+            "GETRANGE" => Some(format!(">2\r\n{}{}{}", bulk("invalidate"), list(["lock:a"]), bulk("me"))),
+            "PTTL" => Some(":3600000\r\n".to_owned()),
+            _ => None,
+        });
+        let shadow = Shadow::tracking(&url, &[]);
+        wait_until("it is read again and again", || shadow.number("beside_changes") > 10);
+        assert_eq!(shadow.json("who lock:a")["holders"][0]["owner"], "me");
     }
 }
 
@@ -609,13 +774,15 @@ mod asked {
         shadow.read_all();
         let (_, report, told) = ended(redlatch().args(["doctor", url, "--for", "100ms"]));
         assert!(report.contains(" locks among "), "{report}{told}");
+        Shadow::tracking(url, &[]);
     }
 
     fn check(info: &str) {
         let sent: Vec<&str> = calls(info).into_iter().filter(|name| !COUNTING.contains(name)).collect();
         let unknown: Vec<_> = sent.iter().filter(|name| !READS.contains(name)).collect();
         assert!(
-            unknown.is_empty() && sent.contains(&"zrange") && sent.contains(&"hgetall"),
+            unknown.is_empty()
+                && ["client|tracking", "hgetall", "zrange"].iter().all(|name| sent.contains(name)),
             "{unknown:?}: {sent:?}"
         );
     }
@@ -650,20 +817,45 @@ mod asked {
         held.sort_unstable();
         assert_eq!(held, ["lock:a", "lock:pool", "stock"], "{locks}");
         lease_ends(&shadow, |words| told(&url, words));
+        drop(shadow);
         told(&url, "CONFIG SET maxmemory 100mb");
         told(&url, "CONFIG SET maxmemory-policy allkeys-lru");
         let (code, report, _) = ended(redlatch().args(["doctor", &url, "--for", "1s"]));
         assert!(code == Some(1) && report.contains("eviction") && report.contains("crash"), "{report}");
-        drop(shadow);
         assert_eq!(told(&url, "CONFIG RESETSTAT"), "+OK\r\n");
         observe(&url);
         check(&told(&url, "INFO commandstats"));
+        tracking::check(&url, |words| told(&url, words));
     }
 
     #[test]
     #[ignore = "needs REDLATCH_REDIS_SERVER"]
     fn a_real_redis_is_shown_and_checked_without_a_write() {
         real("redis");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn a_real_redis_is_shown_over_tls() {
+        let (directory, authority) = (Directory::new(), Authority::new("locks"));
+        let (certificate, key) = authority.vouch("redis");
+        let files = [("ca", &authority.pem), ("certificate", &certificate), ("key", &key)];
+        let [ca, certificate, key] = files.map(|(name, text)| directory.write(name, text));
+        let start = || {
+            let port = free_port().to_string();
+            let server = ["--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+            let clients = ["--tls-ca-cert-file", &ca, "--tls-auth-clients", "no"];
+            Some((RealServer::try_start("redis", &[&server[..], &clients].concat())?, port))
+        };
+        // Another program may take the port first.
+        let (server, port) = (0..STARTS_MAX).find_map(|_| start()).unwrap();
+        told(&server.url(), "SET lock:a me NX PX 3600000");
+        let shadow = Shadow::tracking(&format!("rediss://localhost:{port}"), &["--cacert", &ca]);
+        shadow.wait_for_lock("$2\r\nme\r\n");
+        told(&server.url(), "DEL lock:a");
+        shadow.wait_for_lock("$-1\r\n");
+        assert_eq!(shadow.number("beside_gaps"), 0);
     }
 
     #[test]

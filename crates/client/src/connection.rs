@@ -120,8 +120,29 @@ impl Connection {
     /// The connection fails, takes too long, or carries something that is no reply.
     pub async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         let step_max = self.step_max;
-        let reply = timeout(step_max, self.ask_and_wait(words)).await;
-        reply.unwrap_or_else(|_| Err(Error::unreachable(format!("no answer within {step_max:?}"))))
+        timeout(step_max, self.ask_and_wait(words)).await.unwrap_or_else(|_| Err(no_answer(step_max)))
+    }
+
+    /// Like [`Self::ask`]; `hear` is called with each push that comes before the reply, in place of [`Self::next_push`].
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn ask_hearing(
+        &mut self,
+        words: &[&[u8]],
+        mut hear: impl FnMut(&[Reply]),
+    ) -> Result<Reply, Error> {
+        let step_max = self.step_max;
+        let answered = async {
+            self.send(words).await?;
+            loop {
+                match self.answer_or_push().await? {
+                    Reply::Push(items) => hear(&items),
+                    reply => return Ok(reply),
+                }
+            }
+        };
+        timeout(step_max, answered).await.unwrap_or_else(|_| Err(no_answer(step_max)))
     }
 
     /// Sends a request that may wait, and returns its reply whenever it comes.
@@ -182,15 +203,24 @@ impl Connection {
     /// The connection fails, or carries something that is no reply.
     pub async fn answer(&mut self) -> Result<Reply, Error> {
         loop {
-            match self.receive().await? {
+            match self.answer_or_push().await? {
                 Reply::Push(items) => self.pushes.push_back(items),
-                reply => {
-                    self.unanswered = self.unanswered.saturating_sub(1);
-                    if self.unanswered == 0 {
-                        return Ok(reply);
-                    }
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// The reply to the request that was sent last, or a push that comes before it.
+    async fn answer_or_push(&mut self) -> Result<Reply, Error> {
+        loop {
+            let reply = self.receive().await?;
+            if !matches!(reply, Reply::Push(_)) {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                if self.unanswered > 0 {
+                    continue;
                 }
             }
+            return Ok(reply);
         }
     }
 
@@ -235,12 +265,41 @@ impl Connection {
     }
 }
 
-/// Whether an error reply says that the server does not know the command.
-pub(crate) fn is_unknown(text: &str) -> bool {
-    text.starts_with("ERR unknown command") || text.starts_with("ERR Unknown command")
+fn no_answer(step_max: Duration) -> Error {
+    Error::unreachable(format!("no answer within {step_max:?}"))
+}
+
+/// Whether an error reply says that the server does not know the command, or its subcommand.
+pub fn is_unknown(text: &str) -> bool {
+    let starts_with =
+        |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
+    starts_with("ERR unknown command") || starts_with("ERR unknown subcommand")
 }
 
 /// Whether an error reply says that the server is about to close the connection, because it shuts down.
 pub(crate) fn is_ending(text: &str) -> bool {
     text.starts_with("SHUTDOWN ") || text.starts_with("UNBLOCKED the server ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_command_or_subcommand_is_known_by_its_text_in_any_case() {
+        for text in [
+            "ERR unknown command 'LOCK.WHO', with args beginning with: 'a' ",
+            "ERR Unknown command `hello`",
+            "ERR unknown subcommand 'no-touch'. Try CLIENT HELP.",
+            "ERR Unknown subcommand or wrong number of arguments for 'SETINFO'",
+        ] {
+            assert!(is_unknown(text), "{text}");
+        }
+        for text in [
+            "", "ERR unknown", "ERR syntax error", "NOPERM unknown command",
+            "ERR unknown \u{e9}\u{e9}\u{e9}\u{e9}",
+        ] {
+            assert!(!is_unknown(text), "{text}");
+        }
+    }
 }

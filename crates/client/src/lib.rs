@@ -69,7 +69,7 @@ struct Readme;
 /// interface: any version may change them.
 #[doc(hidden)]
 pub mod wire {
-    pub use crate::connection::{Connection, Stream};
+    pub use crate::connection::{Connection, Stream, is_unknown};
     pub use crate::connector::{at, connect, open};
     pub use crate::dialect::{GrantAnswer, RELEASE, Terms};
     pub use crate::locks::{Node, Nodes, no_node, random};

@@ -209,26 +209,41 @@ fn is_known(name: &str) -> bool {
         .is_some_and(|command| subcommand.is_none_or(|word| command.subcommand(word.as_bytes()).is_some()))
 }
 
-/// The steps of the server's clock, in microseconds, among what it was ahead: at least and at most, with the moment.
-pub(super) fn of_clock(readings: &[(Instant, (i64, i64))]) -> Vec<Finding> {
-    let step = |pair: &[(Instant, (i64, i64))]| {
-        let [(earlier, before), (later, after)] = pair else { return None };
+/// The steps of the server's clock.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// When it was read last, and how many microseconds it was ahead then, at least and at most.
+    last: Option<(Instant, (i64, i64))>,
+    /// How often it went forward or back, and the largest of these steps, in microseconds.
+    steps: BTreeMap<&'static str, (u64, i64)>,
+}
+
+impl Clock {
+    /// The clock was read, and was so many microseconds ahead, at least and at most.
+    pub(super) fn note(&mut self, at: Instant, ahead: (i64, i64)) {
+        let Some((earlier, before)) = self.last.replace((at, ahead)) else { return };
         // Clocks may drift by a thousandth.
-        let slack = 1_000 + i64::try_from((*later - *earlier).as_micros() / 1_000).unwrap_or(i64::MAX);
-        match (after.0.saturating_sub(before.1), before.0.saturating_sub(after.1)) {
-            (forth, _) if forth > slack => Some(("forward", forth)),
-            (_, back) if back > slack => Some(("back", back)),
-            _ => None,
+        let slack = 1_000 + i64::try_from((at - earlier).as_micros() / 1_000).unwrap_or(i64::MAX);
+        let ways =
+            [("forward", ahead.0.saturating_sub(before.1)), ("back", before.0.saturating_sub(ahead.1))];
+        for (way, micros) in ways.into_iter().filter(|(_, micros)| *micros > slack) {
+            let (count, max) = self.steps.entry(way).or_default();
+            (*count, *max) = (*count + 1, micros.max(*max));
         }
-    };
-    let found = readings.windows(2).filter_map(step).map(|(way, micros)| Finding {
-        severity: Severity::Error,
-        rule: "clock",
-        lock: None,
-        text: format!("the clock of the server went {way} by {} ms: leases end by it", micros / 1_000),
-        advice: "let the clock be slewed and never stepped",
-    });
-    found.collect()
+    }
+
+    pub(super) fn findings(&self) -> impl Iterator<Item = Finding> {
+        self.steps.iter().map(|(way, (count, micros))| Finding {
+            severity: Severity::Error,
+            rule: "clock",
+            lock: None,
+            text: format!(
+                "the clock of the server went {way} {count} times, by up to {} ms: leases end by it",
+                micros / 1_000
+            ),
+            advice: "let the clock be slewed and never stepped",
+        })
+    }
 }
 
 /// The owner, if the value names one.
@@ -323,12 +338,20 @@ mod tests {
     #[test]
     fn a_step_of_the_clock_is_found_and_a_slow_reply_is_none() {
         let start = Instant::now();
-        let at = |secs, ahead| (start + Duration::from_secs(secs), ahead);
-        let steady = [at(0, (0, 900)), at(1, (100, 90_000)), at(2, (500, 1_500))];
-        assert!(of_clock(&steady).is_empty());
-        let [found] = &of_clock(&[at(0, (0, 900)), at(1, (3_600_900, 3_700_000))])[..] else { panic!() };
-        assert!(found.text.contains("forward by 3600 ms"), "{}", found.text);
-        let [found] = &of_clock(&[at(0, (5_000_000, 5_000_900)), at(1, (0, 900))])[..] else { panic!() };
-        assert!(found.text.contains("back by 4999 ms"), "{}", found.text);
+        let steps = |readings: &[(i64, i64)]| {
+            let mut clock = Clock::default();
+            for (secs, ahead) in (0..).zip(readings) {
+                clock.note(start + Duration::from_secs(secs), *ahead);
+            }
+            clock.findings().map(|finding| finding.text).collect::<Vec<_>>()
+        };
+        assert!(steps(&[(0, 900), (100, 90_000), (500, 1_500)]).is_empty());
+        let [forth] = &steps(&[(0, 900), (3_600_900, 3_700_000)])[..] else { panic!() };
+        assert!(forth.contains("forward 1 times, by up to 3600 ms"), "{forth}");
+        let readings: Vec<_> =
+            (0..1_000).map(|reading| (reading % 2 * 5_000_000, reading % 2 * 5_000_000)).collect();
+        let [back, forth] = &steps(&readings)[..] else { panic!("each step is kept") };
+        assert!(back.contains("back 499 times, by up to 5000 ms"), "{back}");
+        assert!(forth.contains("forward 500 times"), "{forth}");
     }
 }

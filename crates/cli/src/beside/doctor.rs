@@ -10,7 +10,8 @@ use redlatch_core::state::beside::Beside;
 use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, timeout};
 
-use super::diagnosis::{Diagnosis, Facts, of_clock, of_commands, of_server};
+use super::changes::Changes;
+use super::diagnosis::{Clock, Diagnosis, Facts, of_commands, of_server};
 use super::login::Login;
 use super::observed::Observed;
 use super::report::Report;
@@ -42,19 +43,19 @@ pub(super) fn run(options: DoctorOptions) -> u8 {
 async fn diagnose(options: DoctorOptions) -> Result<u8, Failure> {
     let DoctorOptions { login, time, rate, pattern, json, shows_owners } = options;
     let (url, beside) = (login.url(), Arc::new(Beside::new(login.url())));
-    let mut observed = Observed::connect(login, rate, Arc::clone(&beside)).await?;
+    let mut observed = Observed::connect(login, rate, Arc::clone(&beside), Changes::default()).await?;
     check(&mut observed, &url, pattern.is_some()).await?;
     let before = facts(&mut observed).await?;
     let diagnosis = Diagnosis::new(pattern.is_some());
     let mut sweep = Sweep::new(observed, pattern, diagnosis);
-    let (start, mut clock) = (Instant::now(), Vec::new());
+    let (start, mut clock) = (Instant::now(), Clock::default());
     if let Ok(error) = timeout(time, observe(&mut sweep, start, &mut clock)).await {
         return Err(error.into());
     }
     let after = facts(&mut sweep.observed).await?;
     let mut findings = of_server(&after);
     findings.extend(of_commands(&before, &after));
-    findings.extend(of_clock(&clock));
+    findings.extend(clock.findings());
     findings.extend(sweep.viewer.of_locks());
     findings.sort_by_key(|finding| finding.severity);
     let report = Report {
@@ -74,17 +75,14 @@ async fn diagnose(options: DoctorOptions) -> Result<u8, Failure> {
 }
 
 /// Reads round after round, with the server's clock after each.
-async fn observe(
-    sweep: &mut Sweep<Diagnosis>,
-    start: Instant,
-    clock: &mut Vec<(Instant, (i64, i64))>,
-) -> Error {
+async fn observe(sweep: &mut Sweep<Diagnosis>, start: Instant, clock: &mut Clock) -> Error {
     loop {
         if let Err(error) = sweep.round().await {
             return error;
         }
         match sweep.observed.clock_ahead(start).await {
-            Ok(ahead) => clock.extend(ahead.map(|ahead| (Instant::now(), ahead))),
+            Ok(Some(ahead)) => clock.note(Instant::now(), ahead),
+            Ok(None) => {}
             Err(error) => return error,
         }
     }

@@ -16,11 +16,12 @@ pub(super) const BESIDE: Subcommand = Subcommand::new(
     "beside",
     "Shows the locks of another server, such as Redis, by reading them.",
     |command| {
-        let depths = PossibleValuesParser::new(["reading"]);
-        let depth = flag("by", "DEPTH", "How the locks are observed.").value_parser(depths);
+        let depths = PossibleValuesParser::new(["reading", "tracking"]);
+        let depth =
+            flag("by", "DEPTH", "How the locks are observed; tracking needs --match.").value_parser(depths);
         let port = |name, what| flag(name, "N", what).value_parser(clap::value_parser!(u16).range(1..));
         observed(command)
-            .arg(depth.default_value("reading"))
+            .arg(depth.default_value("reading").requires_if("tracking", "match"))
             .arg(port("port", "Port on 127.0.0.1 for clients. [default: a free one]"))
             .arg(port("http-port", "Port on 127.0.0.1 for the page and metrics. [default: a free one]"))
     },
@@ -30,6 +31,7 @@ pub(super) const BESIDE: Subcommand = Subcommand::new(
             login: login(matches)?,
             rate: rate_of(matches),
             pattern: pattern_of(matches),
+            is_tracking: matches.get_one::<String>("by").is_some_and(|depth| depth == "tracking"),
             port: port("port"),
             http_port: port("http-port"),
         };

@@ -1,4 +1,4 @@
-//! The observed server: one connection, whose requests have a rate.
+//! The observed server: one connection, whose requests have a rate, and on which the server may tell changes.
 //!
 //! Owns    [`Observed`], and which requests the server is sent.
 //! Bounds  a string of [`OWNER_BYTES_MAX`] bytes, a hash of [`FIELDS_MAX`] fields, a sorted set of [`MEMBERS_MAX`] members;
@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redlatch_client::Error;
-use redlatch_client::wire::{Connection, Reply, connect};
+use redlatch_client::wire::{Connection, Reply, connect, is_unknown};
 use redlatch_core::keyspace::LockValue;
 use redlatch_core::state::beside::Beside;
 use redlatch_proto::log_name::readable;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, timeout_at};
 
+use super::changes::Changes;
 use super::login::Login;
 use super::recognise::{Kind, is_lock};
 
@@ -23,9 +24,11 @@ use super::recognise::{Kind, is_lock};
 pub(super) struct Observed {
     login: Login,
     connection: Connection,
-    pace: Interval,
+    /// Between two requests.
+    step: Duration,
     /// When the last request was sent.
     sent: Instant,
+    pub(super) changes: Changes,
     pub(super) beside: Arc<Beside>,
     /// What the login may not do, and what the server lacks, in words.
     pub(super) forbidden: BTreeSet<String>,
@@ -46,6 +49,8 @@ pub(super) struct Reading {
 pub(super) enum NoReading {
     /// There is no such key, or it is no lock.
     Gone,
+    /// The key has a value of another type.
+    Other,
     /// The server did not say: the login forbids it, a command is missing, or the value is beyond the bounds.
     Unknown,
     /// The connection has failed, or the server refuses all readings.
@@ -70,15 +75,21 @@ const NEAR_END: Duration = Duration::from_millis(250);
 const KEYS_PER_SCAN: &[u8] = b"100";
 
 impl Observed {
-    /// Connects; `rate` is how many requests may be sent in a second.
+    /// Connects, and asks for changes; `rate` is how many requests may be sent in a second.
     ///
     /// # Errors
     /// The server cannot be reached or trusted, or refuses the login.
-    pub(super) async fn connect(login: Login, rate: u32, beside: Arc<Beside>) -> Result<Self, Error> {
+    pub(super) async fn connect(
+        login: Login,
+        rate: u32,
+        beside: Arc<Beside>,
+        changes: Changes,
+    ) -> Result<Self, Error> {
         let connection = open(&login).await?;
-        let mut pace = interval(Duration::from_secs(1) / rate);
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self { login, connection, pace, sent: Instant::now(), beside, forbidden: BTreeSet::new() })
+        let (step, sent, forbidden) = (Duration::from_secs(1) / rate, Instant::now(), BTreeSet::new());
+        let mut observed = Self { login, connection, step, sent, changes, beside, forbidden };
+        observed.track().await?;
+        Ok(observed)
     }
 
     /// Connects again.
@@ -87,6 +98,19 @@ impl Observed {
     /// As [`Observed::connect`].
     pub(super) async fn reconnect(&mut self) -> Result<(), Error> {
         self.connection = open(&self.login).await?;
+        self.track().await
+    }
+
+    /// Asks the server to say which keys change, if that is wanted. One that refuses it is read in rounds alone.
+    async fn track(&mut self) -> Result<(), Error> {
+        let Some(prefix) = self.changes.prefix().map(<[u8]>::to_vec) else { return Ok(()) };
+        // In RESP2 servers agree, and tell nothing.
+        let words: [&[u8]; 6] = [b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"PREFIX", &prefix];
+        let tells = self.connection.has_pushes() && !matches!(self.ask(&words).await?, Reply::Error(_));
+        self.beside.is_tracking.store(tells, Relaxed);
+        if !tells {
+            self.note_refusal("CLIENT TRACKING".to_owned());
+        }
         Ok(())
     }
 
@@ -142,18 +166,12 @@ impl Observed {
         let (length, max): (&[u8], usize) = match kind {
             Kind::Hash => (b"HLEN", FIELDS_MAX),
             Kind::SortedSet => (b"ZCARD", MEMBERS_MAX),
-            Kind::String => (b"STRLEN", OWNER_BYTES_MAX),
+            Kind::String => return self.owner(key).await,
         };
         match usize::try_from(self.number(&[length, key]).await?) {
             Ok(0) => return Err(NoReading::Gone),
             Ok(length) if length <= max => {}
-            // The owner that was shown is not the value any more.
-            Ok(_) if kind == Kind::String => return Err(NoReading::Gone),
             _ => return Err(NoReading::Unknown),
-        }
-        if kind == Kind::String {
-            let owner = self.answer(&[b"GETRANGE", key, b"0", b"1023"]).await?;
-            return Ok(LockValue::String(owner.text().ok_or(NoReading::Unknown)?.to_vec()));
         }
         let encoding = self.answer(&[b"OBJECT", b"ENCODING", key]).await?;
         if !encoding.is("listpack") && !encoding.is("ziplist") {
@@ -166,6 +184,17 @@ impl Observed {
                 LockValue::SortedSet(scores(&members))
             }
         })
+    }
+
+    /// The owner that a string names: at most one byte more than an owner has. A missing key is an empty string.
+    async fn owner(&mut self, key: &[u8]) -> Result<LockValue, NoReading> {
+        let value = self.answer(&[b"GETRANGE", key, b"0", b"1024"]).await?;
+        let owner = value.text().ok_or(NoReading::Unknown)?;
+        // The owner that was shown is not the value any more.
+        if owner.len() > OWNER_BYTES_MAX {
+            return Err(NoReading::Gone);
+        }
+        Ok(LockValue::String(owner.to_vec()))
     }
 
     /// The number that a request about a key is answered with.
@@ -192,8 +221,9 @@ impl Observed {
             reply => return Ok(reply),
         };
         if text.starts_with("WRONGTYPE") {
-            return Err(NoReading::Gone);
+            return Err(NoReading::Other);
         }
+        // Managed servers lack CONFIG, for example.
         if !text.starts_with("NOPERM") && !is_unknown(&text) {
             return Err(Error::Refused(text).into());
         }
@@ -201,18 +231,39 @@ impl Observed {
             true => "keys outside of its patterns".to_owned(),
             false => String::from_utf8_lossy(words[0]).into_owned(),
         };
+        self.note_refusal(what);
+        Err(NoReading::Unknown)
+    }
+
+    /// Names what the server refuses, once.
+    fn note_refusal(&mut self, what: String) {
         if !self.forbidden.contains(&what) {
             tracing::warn!(what, "The observed server refuses a part of the reading");
             self.forbidden.insert(what);
         }
-        Err(NoReading::Unknown)
     }
 
+    /// Sends a request as soon as the rate allows it. Changes that the server tells meanwhile are noted.
     async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
-        self.pace.tick().await;
+        let next = self.sent + self.step;
+        while Instant::now() < next {
+            self.hear(next).await?;
+        }
         self.beside.requests.fetch_add(1, Relaxed);
         self.sent = Instant::now();
-        self.connection.ask(words).await
+        let (changes, beside) = (&mut self.changes, &self.beside);
+        self.connection.ask_hearing(words, |push| note_changes(changes, beside, push)).await
+    }
+
+    /// Waits for changes that the server tells: for one push, or until this moment.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub(super) async fn hear(&mut self, until: Instant) -> Result<(), Error> {
+        if let Ok(push) = timeout_at(until, self.connection.next_push()).await {
+            note_changes(&mut self.changes, &self.beside, &push?);
+        }
+        Ok(())
     }
 
     /// How many microseconds the clock of the server is ahead of the time that has passed since `start` here, at least and
@@ -293,10 +344,12 @@ async fn open(login: &Login) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Whether an error says that the server lacks a command: managed servers have no CONFIG, for example.
-fn is_unknown(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.starts_with("err unknown command") || text.starts_with("err unknown subcommand")
+/// Notes what a push says. Until a changed key is read again, its lock is inferred.
+fn note_changes(changes: &mut Changes, beside: &Beside, push: &[Reply]) {
+    changes.note(push, |key| {
+        beside.changes.fetch_add(1, Relaxed);
+        beside.set_unread(key, true);
+    });
 }
 
 /// Whether a value has the size that the server said before: a server may lie, or the value has grown since.

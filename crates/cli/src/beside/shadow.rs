@@ -6,6 +6,7 @@ use redlatch_core::state::beside::Beside;
 use redlatch_server::{Builder, Server, ShownLease};
 use tokio::time::Instant;
 
+use super::changes::Changes;
 use super::login::Login;
 use super::observed::{Observed, Reading};
 use super::sweep::{Sweep, Viewer};
@@ -20,6 +21,8 @@ pub(super) struct ShadowOptions {
     pub(super) rate: u32,
     /// The keys that are locks, whatever their names.
     pub(super) pattern: Option<String>,
+    /// Whether the server is asked to say which of these keys change.
+    pub(super) is_tracking: bool,
     /// The ports to listen on: numbers, or `auto`.
     pub(super) port: String,
     pub(super) http_port: String,
@@ -34,11 +37,12 @@ pub(super) fn run(options: ShadowOptions) -> u8 {
 }
 
 async fn serve(options: ShadowOptions) -> Result<u8, Failure> {
-    let ShadowOptions { login, rate, pattern, port, http_port } = options;
+    let ShadowOptions { login, rate, pattern, is_tracking, port, http_port } = options;
     let (url, beside) = (login.url(), Arc::new(Beside::new(login.url())));
     let mut signals = signals()?;
     log_to_stdout()?;
-    let mut observed = Observed::connect(login, rate, Arc::clone(&beside)).await?;
+    let changes = Changes::of(pattern.clone().filter(|_| is_tracking));
+    let mut observed = Observed::connect(login, rate, Arc::clone(&beside), changes).await?;
     check(&mut observed, &url, pattern.is_some()).await?;
     let builder = Builder::new().beside(beside).set("lock-lint", "yes").set("bind", "127.0.0.1");
     let builder = builder.set("port", port).set("http-port", http_port).set("http-bind", "127.0.0.1");

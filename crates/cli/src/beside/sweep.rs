@@ -1,15 +1,17 @@
-//! The order in which an observed server is read: round after round, and each lock again at the end of its lease.
+//! The order in which an observed server is read: round after round, and each lock again at the end of its lease, and when
+//! the server says that it has changed.
 //!
 //! Owns    the locks that were read last.
 //! Rule    a lock that is not found is gone, whatever the clock says; until it was looked for, it is held.
 //! Bounds  [`LOCKS_MAX`] locks, whose keys have at most [`KEY_BYTES_MAX`] bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use std::{iter, mem};
 
 use redlatch_client::Error;
+use redlatch_client::wire::is_unknown;
 use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, sleep};
 
@@ -32,8 +34,8 @@ pub(super) struct Sweep<V> {
     /// The keys that are locks, whatever their names; `None`: by their names.
     pattern: Option<String>,
     known: BTreeMap<Vec<u8>, Known>,
-    /// When locks are read again, with their keys: see [`Reading::due`].
-    due: BTreeSet<(Instant, Vec<u8>)>,
+    /// When locks are read again, with their keys, and as what: see [`Reading::due`].
+    due: BTreeMap<(Instant, Vec<u8>), Kind>,
     round: u64,
     /// The key whose reading has failed last, and has not succeeded since.
     failed: Option<Vec<u8>>,
@@ -43,6 +45,10 @@ pub(super) struct Sweep<V> {
     left_out: u64,
     /// Whether the server could not be read since the last round.
     is_failing: bool,
+    /// In which round the server could not be read, or changes were missed, unless all was read since.
+    gap: Option<u64>,
+    /// When the last round has ended.
+    ended: Option<Instant>,
 }
 
 struct Known {
@@ -57,9 +63,11 @@ pub(super) const LOCKS_MAX: usize = 100_000;
 /// Keys that are skipped; when there are more, each is read again.
 const SKIPPED_MAX: usize = 1_000;
 /// Bytes of a key that lists of locks show.
-const KEY_BYTES_MAX: usize = 1024;
+pub(super) const KEY_BYTES_MAX: usize = 1024;
 /// The pause before a server that could not be read is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two rounds while the server says which keys change: they find what it did not say.
+const ROUND_PAUSE: Duration = Duration::from_secs(60);
 
 impl<V: Viewer> Sweep<V> {
     pub(super) fn new(observed: Observed, pattern: Option<String>, viewer: V) -> Self {
@@ -68,12 +76,14 @@ impl<V: Viewer> Sweep<V> {
             viewer,
             pattern,
             known: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: BTreeMap::new(),
             round: 0,
             failed: None,
             skipped: BTreeSet::new(),
             left_out: 0,
             is_failing: false,
+            gap: None,
+            ended: None,
         }
     }
 
@@ -110,6 +120,7 @@ impl<V: Viewer> Sweep<V> {
     }
 
     async fn try_round(&mut self) -> Result<(), Error> {
+        self.rest().await?;
         let (started, mut seen) = (Instant::now(), 0);
         self.round += 1;
         self.left_out = 0;
@@ -122,10 +133,10 @@ impl<V: Viewer> Sweep<V> {
                 for key in keys {
                     if self.may_be_lock(&key, kind) {
                         self.read(&key, kind).await?;
-                        self.read_due().await?;
+                        self.take_turn().await?;
                     }
                 }
-                self.read_due().await?;
+                self.take_turn().await?;
                 if next == b"0" {
                     break;
                 }
@@ -137,20 +148,53 @@ impl<V: Viewer> Sweep<V> {
         let unread: Vec<_> = self.known.iter().filter_map(is_unread).collect();
         for (key, kind) in unread {
             self.read(&key, kind).await?;
-            self.read_due().await?;
+            self.take_turn().await?;
         }
         self.note_round(seen, started.elapsed());
         Ok(())
     }
 
-    /// Reads the lock that is due first: just one, so that many leases that end at once do not stop the round.
-    async fn read_due(&mut self) -> Result<(), Error> {
-        let due = self.due.first().filter(|(at, _)| *at <= Instant::now()).cloned();
-        if let Some(due) = due {
-            let (_, key) = &due;
-            match self.known.get(key).map(|known| known.kind) {
-                Some(kind) => self.read(key, kind).await?,
-                None => drop(self.due.remove(&due)),
+    /// While the server says which keys change, there are pauses between rounds: reads those keys, and locks that are due.
+    async fn rest(&mut self) -> Result<(), Error> {
+        while self.observed.beside.is_tracking.load(Relaxed) {
+            let pause = if self.gap.is_some() { PAUSE } else { ROUND_PAUSE };
+            let end = self.ended.map(|ended| ended + pause).filter(|end| *end > Instant::now());
+            let Some(end) = end else { break };
+            if self.observed.changes.is_empty() {
+                let due = self.due.first_key_value().map_or(end, |((at, _), _)| end.min(*at));
+                self.observed.hear(due).await?;
+            }
+            self.take_turn().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the lock that is due first, and a key that has changed: just one of each, so that many do not stop the round.
+    async fn take_turn(&mut self) -> Result<(), Error> {
+        let due = self.due.first_key_value().filter(|((at, _), _)| *at <= Instant::now());
+        if let Some((key, kind)) = due.map(|((_, key), kind)| (key.clone(), *kind)) {
+            self.read(&key, kind).await?;
+        }
+        if let Some(reason) = self.observed.changes.take_missed()
+            && self.begin_gap()
+        {
+            tracing::warn!(reason, "Changes of the observed server were missed");
+        }
+        let Some(key) = self.observed.changes.take() else { return Ok(()) };
+        let read = self.read_changed(&key).await;
+        if read.is_err() {
+            self.observed.changes.put_back(key);
+        }
+        read
+    }
+
+    /// Reads a key that has changed, perhaps to a lock of another kind.
+    async fn read_changed(&mut self, key: &[u8]) -> Result<(), Error> {
+        let before = self.known.get(key).map_or(Kind::String, |known| known.kind);
+        let others = Kind::ALL.into_iter().filter(|kind| *kind != before);
+        for kind in iter::once(before).chain(others) {
+            if !self.read(key, kind).await? {
+                break;
             }
         }
         Ok(())
@@ -161,8 +205,9 @@ impl<V: Viewer> Sweep<V> {
         is_named && key.len() <= KEY_BYTES_MAX
     }
 
-    /// Reads a key. What is not known of a lock that was held leaves it held, as inferred.
-    async fn read(&mut self, key: &[u8], kind: Kind) -> Result<(), Error> {
+    /// Reads a key. What is not known of a lock that was held leaves it held, as inferred. True if its value is of another
+    /// type.
+    async fn read(&mut self, key: &[u8], kind: Kind) -> Result<bool, Error> {
         let found = match self.skipped.contains(key) {
             true => Err(NoReading::Unknown),
             false => self.observed.lock(key, kind).await,
@@ -176,7 +221,9 @@ impl<V: Viewer> Sweep<V> {
         if let Some(due) = before.as_ref().and_then(|before| before.reading.due()) {
             self.due.remove(&(due, key.to_vec()));
         }
-        self.observed.beside.set_unread(key, before.is_some() && matches!(found, Err(NoReading::Unknown)));
+        let is_unread = before.is_some() && matches!(found, Err(NoReading::Unknown));
+        self.observed.beside.set_unread(key, is_unread || self.observed.changes.has(key));
+        let is_other = matches!(found, Err(NoReading::Other));
         match (found, before) {
             (Err(NoReading::Unknown), Some(before)) if before.kind == kind => {
                 self.known.insert(key.to_vec(), Known { round: self.round, ..before });
@@ -186,11 +233,11 @@ impl<V: Viewer> Sweep<V> {
             (Ok(_), None) if self.known.len() >= LOCKS_MAX => self.left_out += 1,
             (Ok(reading), before) => {
                 self.viewer.held(key, before.map(|before| before.reading).as_ref(), &reading);
-                self.due.extend(reading.due().map(|due| (due, key.to_vec())));
+                self.due.extend(reading.due().map(|due| ((due, key.to_vec()), kind)));
                 self.known.insert(key.to_vec(), Known { kind, reading, round: self.round });
             }
         }
-        Ok(())
+        Ok(is_other)
     }
 
     /// The reading of a key has failed: a reply that breaks the connection must not keep all other keys from being read.
@@ -205,9 +252,20 @@ impl<V: Viewer> Sweep<V> {
         self.skipped.insert(key.to_vec());
     }
 
+    /// What was read is not certain any more, until a round that begins later has read all of it. True if it was certain.
+    fn begin_gap(&mut self) -> bool {
+        let beside = &self.observed.beside;
+        beside.is_in_gap.store(true, Relaxed);
+        let is_new = self.gap.replace(self.round).is_none();
+        beside.gaps.fetch_add(u64::from(is_new), Relaxed);
+        is_new
+    }
+
     /// All keys were read.
     fn note_round(&mut self, keys: u64, took: Duration) {
         self.is_failing = false;
+        self.ended = Some(Instant::now());
+        self.gap.take_if(|round| *round < self.round);
         let beside = &self.observed.beside;
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         beside.keys.store(keys, Relaxed);
@@ -216,7 +274,7 @@ impl<V: Viewer> Sweep<V> {
             tracing::warn!(left_out = self.left_out, "More locks were read than are shown");
         }
         beside.rounds.fetch_add(1, Relaxed);
-        if beside.is_in_gap.swap(false, Relaxed) {
+        if self.gap.is_none() && beside.is_in_gap.swap(false, Relaxed) {
             let (locks, requests) = (self.locks(), beside.requests.load(Relaxed));
             tracing::info!(keys, locks, requests, millis, "All locks of the observed server are read");
         }
@@ -227,10 +285,8 @@ impl<V: Viewer> Sweep<V> {
     /// # Errors
     /// The server refuses the login.
     async fn wait_for_the_server(&mut self, error: &Error) -> Result<(), Error> {
-        let beside = &self.observed.beside;
-        beside.is_in_gap.store(true, Relaxed);
+        self.begin_gap();
         if !mem::replace(&mut self.is_failing, true) {
-            beside.gaps.fetch_add(1, Relaxed);
             let reason = readable(error.to_string().as_bytes());
             tracing::warn!(reason, "The observed server cannot be read");
         }
@@ -247,6 +303,6 @@ impl<V: Viewer> Sweep<V> {
 
 /// Whether the server refuses the login, or a right.
 fn is_denial(error: &Error) -> bool {
-    let codes = ["NOAUTH", "NOPERM", "WRONGPASS", "ERR unknown command"];
-    matches!(error, Error::Refused(text) if codes.iter().any(|code| text.starts_with(code)))
+    let Error::Refused(text) = error else { return false };
+    is_unknown(text) || ["NOAUTH", "NOPERM", "WRONGPASS"].iter().any(|code| text.starts_with(code))
 }

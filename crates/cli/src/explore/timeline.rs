@@ -4,7 +4,7 @@ use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use redlatch_client::Error;
-use redlatch_client::wire::{Connection, Reply, connect};
+use redlatch_client::wire::{Connection, Reply, connect, is_unknown};
 use redlatch_testing::{Event, Extent, Field, Timeline, check};
 
 use crate::common::exit::{self, Failure};
@@ -104,7 +104,7 @@ async fn events(server: ServerAddress) -> Result<Vec<Event>, Failure> {
 async fn ask(connection: &mut Connection, words: &[&str]) -> Result<Reply, Failure> {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     match connection.ask(&words).await? {
-        Reply::Error(text) if text.starts_with("ERR unknown command") => {
+        Reply::Error(text) if is_unknown(&text) => {
             let hint = "the server has no TEST commands: start it with --enable-test-commands yes";
             Err(Failure::misused(hint))
         }

@@ -17,6 +17,10 @@ pub struct Beside {
     pub address: String,
     /// Requests that it was sent.
     pub requests: AtomicU64,
+    /// Whether it says which keys change.
+    pub is_tracking: AtomicBool,
+    /// Keys of which it said that they have changed.
+    pub changes: AtomicU64,
     /// How often all of its keys were looked at.
     pub rounds: AtomicU64,
     /// Keys that the last of these rounds has seen.
@@ -25,11 +29,11 @@ pub struct Beside {
     pub left_out: AtomicU64,
     /// Milliseconds that the last of these rounds has taken.
     pub round_ms: AtomicU64,
-    /// How often it could not be read for a while.
+    /// How often it could not be read for a while, or changes were missed.
     pub gaps: AtomicU64,
     /// Whether it cannot be read, or not all of it was read since.
     pub is_in_gap: AtomicBool,
-    /// The keys of locks that were read earlier, and could not be read again.
+    /// The keys of locks that were read earlier, and could not be read again or have changed since.
     unread: Mutex<BTreeSet<Vec<u8>>>,
 }
 
@@ -39,7 +43,7 @@ impl Beside {
         Self { address, is_in_gap: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// Notes whether the lock of a key could not be read again.
+    /// Notes whether the lock of a key could not be read again, or has changed since.
     pub fn set_unread(&self, key: &[u8], is_unread: bool) {
         let mut unread = self.unread.lock();
         match is_unread {
@@ -62,14 +66,16 @@ impl Beside {
     }
 
     /// The lines of INFO.
-    pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
+    pub(crate) fn fields(&self) -> [(&'static str, String); 10] {
         let number = |counter: &AtomicU64| counter.load(Relaxed).to_string();
+        let by = if self.is_tracking.load(Relaxed) { "tracking" } else { "reading" };
         [
             ("beside_server", self.address.clone()),
-            ("beside_by", "reading".to_owned()),
+            ("beside_by", by.to_owned()),
             ("beside_in_gap", u8::from(self.is_in_gap.load(Relaxed)).to_string()),
             ("beside_gaps", number(&self.gaps)),
             ("beside_requests", number(&self.requests)),
+            ("beside_changes", number(&self.changes)),
             ("beside_rounds", number(&self.rounds)),
             ("beside_keys", number(&self.keys)),
             ("beside_left_out", number(&self.left_out)),
