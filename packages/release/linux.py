@@ -50,8 +50,10 @@ CHANGES = """redlatch ({version}-1) unstable; urgency=medium
 
  -- {maintainer}  {date}
 """
-# One static file is what the package is for.
-OVERRIDES = "redlatch: statically-linked-binary [usr/bin/redlatch]\n"
+# One static file is what the package is for, and the settings may have a password.
+OVERRIDES = """redlatch: statically-linked-binary [usr/bin/redlatch]
+redlatch: non-standard-file-perm 0640 != 0644 [etc/default/redlatch]
+"""
 # What rpm runs, with the number of versions that are left.
 RPM_SCRIPTS = {
     "%post": RELOAD,

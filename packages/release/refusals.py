@@ -33,6 +33,17 @@ X86, ARM = 62, 183
 CENTRAL = "org.kordamp.maven:pomchecker-maven-plugin:1.4.0:check-maven-central"
 
 
+WEB = "https://example.com/redlatch"
+PLACE = dict.fromkeys(home.FORMS, WEB) | {"maintainer": "Some One <some@example.com>"}
+
+
+def have(test: unittest.TestCase, place: dict[str, str]) -> None:
+    """Gives the project this place until the end of the test, whatever Cargo.toml has."""
+    test.enterContext(unittest.mock.patch.object(home, "fields", lambda: place))
+    home.home.cache_clear()
+    test.addCleanup(home.home.cache_clear)
+
+
 def elf(machine: int, loader: bytes = b"", section: int = 0, more: bytes = b"") -> bytes:
     """An ELF file with one program header, the loader's name, and one section of this type."""
     head = b"\x7fELF\x02\x01" + bytes(10) + struct.pack("<HHI", 2, machine, 1)
@@ -174,6 +185,13 @@ class Contents(unittest.TestCase):
         spec = linux.spec(Release("1.2.3", 0, self.folder), self.folder)
         self.assertIn("%attr(0640,root,root) %config(noreplace) /etc/default/redlatch\n", spec)
 
+    def test_the_pages_of_an_archive_lead_to_the_repository_where_the_archive_has_no_file(self) -> None:
+        have(self, PLACE)
+        archive.copy_documents(self.folder, "1.2.3")
+        page = (self.folder / "docs/deploy.md").read_text()
+        self.assertIn(f"]({WEB}/blob/v1.2.3/src/security.md#", page)
+        self.assertIn("](operations.md#", page)
+
     def test_an_archive_has_no_other_files_than_the_repository(self) -> None:
         with tempfile.NamedTemporaryFile(dir=common.ROOT / "docs", suffix=".md"):
             archive.copy_documents(self.folder, "1.2.3")
@@ -265,12 +283,9 @@ class Refusals(unittest.TestCase):
         self.refuses("it must end in v", "--publishable", "--chart", "--url", "https://example.com/v9.9.9")
 
     def test_a_project_without_a_place(self) -> None:
-        self.addCleanup(home.home.cache_clear)
-        full = dict.fromkeys(home.FORMS, "https://example.com") | {"maintainer": "Some One <some@example.com>"}
         for empty in [list(home.FORMS), ["security"]]:
-            home.home.cache_clear()
-            place = unittest.mock.patch.object(home, "fields", lambda empty=empty: full | dict.fromkeys(empty, ""))
-            with place, self.assertRaisesRegex(Failure, f"published: {', '.join(empty)} in Cargo.toml must be set"):
+            have(self, PLACE | dict.fromkeys(empty, ""))
+            with self.assertRaisesRegex(Failure, f"published: {', '.join(empty)} in Cargo.toml must be set"):
                 home.check_publishable()
 
     def test_the_same_lock_clients_each_time(self) -> None:
@@ -285,11 +300,7 @@ class Refusals(unittest.TestCase):
 
     def test_a_project_with_a_place(self) -> None:
         """All that is made of the sources tells of it, and its pages link to it."""
-        web = "https://example.com/redlatch"
-        place = dict.fromkeys(home.FORMS, web) | {"maintainer": "Some One <some@example.com>"}
-        self.enterContext(unittest.mock.patch.object(home, "fields", lambda: place))
-        home.home.cache_clear()
-        self.addCleanup(home.home.cache_clear)
+        have(self, PLACE)
         home.check_publishable()
         self.out.mkdir()
         release = common.begin(self.out)
@@ -297,17 +308,17 @@ class Refusals(unittest.TestCase):
         (package,), (modules,) = npm.pack_client(release), golang.pack_client(release)
         with zipfile.ZipFile(client) as archive:
             about = archive.read(f"redlatch_client-{release.version}.dist-info/METADATA").decode()
-        self.assertIn(f"\nProject-URL: Repository, {web}\n", about)
-        self.assertIn(f"]({web}/blob/v{release.version}/docs/using-locks.md)", about)
+        self.assertIn(f"\nProject-URL: Repository, {WEB}\n", about)
+        self.assertIn(f"]({WEB}/blob/v{release.version}/docs/using-locks.md)", about)
         self.assertNotIn("](..", about)
         with tarfile.open(package) as archive:
             about = json.load(archive.extractfile("package/package.json"))
-        self.assertEqual((about["homepage"], about["repository"]["url"]), (web, f"git+{web}.git"))
+        self.assertEqual((about["homepage"], about["repository"]["url"]), (WEB, f"git+{WEB}.git"))
         with zipfile.ZipFile(modules) as archive:
             names = [name for name in archive.namelist() if name.endswith(".zip")]
             self.assertEqual(len(names), 3, names)
         with tarfile.open(downloads.pack_chart(release)) as archive:
-            self.assertIn(f'\nhome: "{web}"\nsources: ["{web}"]\n', archive.extractfile("redlatch/Chart.yaml").read().decode())
+            self.assertIn(f'\nhome: "{WEB}"\nsources: ["{WEB}"]\n', archive.extractfile("redlatch/Chart.yaml").read().decode())
         for folder in [maven.CLIENT, maven.EXTENSION]:
             (self.folder / "pom.xml").write_text(maven.pom(folder), encoding="utf-8")
             said = common.output("mvn", "--batch-mode", "--no-transfer-progress", CENTRAL, "-Dchecker.release=false", folder=self.folder)
@@ -319,15 +330,12 @@ class Refusals(unittest.TestCase):
         with tarfile.open(self.out / f"redlatch-{release.version}.tar.gz") as sources:
             about = tomllib.load(sources.extractfile(f"redlatch-{release.version}/pyproject.toml"))["project"]
         self.assertEqual(about["maintainers"], [{"name": "Some One", "email": "some@example.com"}])
-        archive.copy_documents(self.folder, release.version)
-        self.assertIn(f"]({web}/blob/v{release.version}/src/security.md", (self.folder / "docs/deploy.md").read_text())
-        self.assertIn("](operations.md#", (self.folder / "docs/deploy.md").read_text())
-        addresses = ["http://example.com", f"{web}/", f"{web}.git", f"{web}#a", f'{web}"', f"{web}, b", f"{web}\\", f"{web}{{"]
+        addresses = ["http://example.com", f"{WEB}/", f"{WEB}.git", f"{WEB}#a", f'{WEB}"', f"{WEB}, b", f"{WEB}\\", f"{WEB}{{"]
         people = ["Some One", 'Some "One" <some@example.com>', "One, Two <some@example.com>", "100% <some@example.com>", "A\\ <a@b.c>"]
-        wrong_ones = [{"repository": web} for web in addresses] + [{"maintainer": name} for name in people]
+        wrong_ones = [{"repository": each} for each in addresses] + [{"maintainer": name} for name in people]
         for wrong in [*wrong_ones, {"security": "nobody"}, {"security": "<some@example.com>"}]:
-            home.home.cache_clear()
-            with unittest.mock.patch.object(home, "fields", lambda wrong=wrong: place | wrong), self.assertRaises(Failure, msg=wrong):
+            have(self, PLACE | wrong)
+            with self.assertRaises(Failure, msg=wrong):
                 home.home()
 
     def test_a_lock_client_of_another_version(self) -> None:
