@@ -236,7 +236,7 @@ impl Model {
             (Some(at), _) => {
                 let Waiter { request, since_ms, .. } = self.waiters.remove(at);
                 self.end(key, owner, Reason::Transferred, Some(who));
-                self.grant(&request, self.now_ms - since_ms);
+                self.grant(&request, 0, self.now_ms - since_ms);
             }
             (None, Some(lease_ms)) => self.give_to(key, owner, (new, lease_ms), who),
             (None, None) => {
