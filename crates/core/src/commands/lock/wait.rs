@@ -214,7 +214,7 @@ impl Waiting {
     }
 
     /// Whether the request can be answered, after the lock of `key` may have become free: with an error, or because it has
-    /// found `count` locks. All keys are looked at the first time. Later only those that were found are, once they are enough.
+    /// found `count` locks. All keys are looked at the first time. Later, only those that were found, once they are enough.
     fn has_found(
         &self,
         view: &mut View<'_>,
