@@ -164,7 +164,7 @@ Finding crates/core/src/locks/lint.rs
   none: count last
 
 Held crates/core/src/locks/lint.rs
-  none: key token until
+  none: key with until
 
 AccessControl crates/core/src/commands/shared/parts.rs
   acl: in Acl

@@ -68,6 +68,7 @@ fn wait_span(event: &RequestEvent, wait: RequestWait, view: &mut View<'_>) -> Sp
     let waiting =
         queues.lock_waiters(event.key()).enumerate().find(|(_, other)| other.wait.number == wait.number);
     let asker = waiting.as_ref().and_then(|(_, waiter)| waiter.serve.asker());
+    let mode = waiting.as_ref().and_then(|(_, waiter)| waiter.mode_of(event.key()));
     tracing::debug_span!(
         target: SPANS,
         "wait",
@@ -75,7 +76,7 @@ fn wait_span(event: &RequestEvent, wait: RequestWait, view: &mut View<'_>) -> Sp
         keys = event.keys.len(),
         owner = event.owner.as_ref().map(|owner| display(LogName(owner))),
         client = event.client,
-        kind = waiting.as_ref().and_then(|(_, waiter)| waiter.mode_of(event.key())).map(|mode| mode.kind.name()),
+        kind = mode.map(|mode| mode.kind.name()),
         position = waiting.as_ref().map(|(before, _)| before.saturating_add(1)),
         holder = first.as_ref().and_then(|holder| holder.owner.as_ref()).map(|owner| display(LogName(owner))),
         holder_client = first.as_ref().map(|holder| holder.client),

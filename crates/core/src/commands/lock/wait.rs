@@ -165,12 +165,11 @@ impl Serve for Waiting {
 
     fn heap_bytes(&self) -> usize {
         let LockRequest { owner, meta, several, .. } = &self.request;
-        let several = several.as_ref().map_or(0, |several| {
-            size_of_val(&**several)
-                + size_of_val(&*several.modes)
-                + several.any.map_or(0, heap::tree::<(Bytes, Mode)>)
-        });
-        let parts = [heap::shared(owner), words_bytes(meta), several, LockWaits::BYTES_PER_WAIT];
+        let found = self.request.any().map_or(0, heap::tree::<(Bytes, Mode)>);
+        let modes = several.as_ref().map_or(0, |several| size_of_val(&*several.modes));
+        let several = several.as_ref().map_or(0, |several| size_of_val(&**several));
+        let parts =
+            [heap::shared(owner), words_bytes(meta), several, modes, found, LockWaits::BYTES_PER_WAIT];
         parts.into_iter().fold(0, usize::saturating_add)
     }
 }
@@ -238,7 +237,7 @@ impl Waiting {
     }
 
     /// Whether the request can be answered, after the lock of `key` may have become free: with an error, or because it has
-    /// found `count` locks. All keys are looked at the first time. Later only those that were found are, once they are enough.
+    /// found `count` locks. All keys are looked at the first time. Later, only those that were found, once they are enough.
     fn has_found(
         &self,
         view: &mut View<'_>,
