@@ -107,7 +107,8 @@ fn other_writes_that_make_or_lengthen_are_refused_and_change_nothing() {
         "ZADD z 9 a", "ZINCRBY z 1 a", "ZINCRBY z -1 free", "XADD x * f v", "RENAME lock free",
         "RENAMENX lock free", "COPY lock free", "MOVE lock 1", "SWAPDB 0 1", "LOCK.ACQUIRE free me",
         "LOCK.ACQUIRE native me LEASE 100000", "LOCK.MACQUIRE 2 free other me",
-        "LOCK.MACQUIRE 2 free other me ANY 1", "LOCK.EXTEND native me LEASE 100000", "LOCK.GUARD resource 7",
+        "LOCK.MACQUIRE 2 free other me ANY 1", "LOCK.EXTEND native me LEASE 100000",
+        "LOCK.TRANSFER native me TO you", "LOCK.GUARD resource 7",
         "GETDEL lock",
     ] {
         let mut server = Restarted::in_quarantine();
@@ -270,6 +271,7 @@ fn while_the_disk_fails_removals_and_reads_work_and_other_writes_do_not() {
     for line in [
         "PING", "SET free me NX", "SETNX free me", "EXPIRE lock 100", "INCR n", "HSET h g 1",
         "LOCK.ACQUIRE free me", "LOCK.ACQUIRE free me WAIT 1000", "LOCK.EXTEND native me LEASE 100",
+        "LOCK.TRANSFER native me TO you",
     ] {
         assert_eq!(server.ask(line), misconf, "{line}");
     }

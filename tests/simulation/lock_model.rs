@@ -240,8 +240,7 @@ impl Model {
             }
             (None, Some(lease_ms)) => self.give_to(key, owner, (new, lease_ms), who),
             (None, None) => {
-                let text =
-                    "-NOLEASE no wait of the new owner can be answered: set a lease with LEASE\r\n";
+                let text = "-NOLEASE no wait of the new owner can be answered: set a lease with LEASE\r\n";
                 return self.reply(who, text.to_owned());
             }
         }
