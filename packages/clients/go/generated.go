@@ -12,6 +12,8 @@ const (
 	metaBytesMax = 4096
 	// Fields of meta.
 	metaFieldsMax = 64
+	// Permits of the largest semaphore.
+	permitsMax = 2147483647
 	// The lease of a lock that names none.
 	leaseDefault = 30 * time.Second
 	// The longest lease.

@@ -6,6 +6,8 @@ export const OWNER_BYTES_MAX = 1024;
 export const META_BYTES_MAX = 4096;
 /** Fields of meta. */
 export const META_FIELDS_MAX = 64;
+/** Permits of the largest semaphore. */
+export const PERMITS_MAX = 2147483647;
 /** The lease of a lock that names none. Milliseconds. */
 export const LEASE_DEFAULT = 30_000;
 /** The longest lease. Milliseconds. */

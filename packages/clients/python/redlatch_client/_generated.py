@@ -6,6 +6,8 @@ OWNER_BYTES_MAX = 1024
 META_BYTES_MAX = 4096
 #: Fields of meta.
 META_FIELDS_MAX = 64
+#: Permits of the largest semaphore.
+PERMITS_MAX = 2147483647
 #: The lease of a lock that names none. Seconds.
 LEASE_DEFAULT = 30.0
 #: The longest lease. Seconds.

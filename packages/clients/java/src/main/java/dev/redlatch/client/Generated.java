@@ -10,6 +10,8 @@ final class Generated {
     static final int META_BYTES_MAX = 4096;
     /** Fields of meta. */
     static final int META_FIELDS_MAX = 64;
+    /** Permits of the largest semaphore. */
+    static final int PERMITS_MAX = 2147483647;
     /** The lease of a lock that names none. */
     static final long LEASE_DEFAULT = Time.ofMillis(30_000L);
     /** The longest lease. */
