@@ -108,8 +108,7 @@ fn other_writes_that_make_or_lengthen_are_refused_and_change_nothing() {
         "RENAMENX lock free", "COPY lock free", "MOVE lock 1", "SWAPDB 0 1", "LOCK.ACQUIRE free me",
         "LOCK.ACQUIRE native me LEASE 100000", "LOCK.MACQUIRE 2 free other me",
         "LOCK.MACQUIRE 2 free other me ANY 1", "LOCK.EXTEND native me LEASE 100000",
-        "LOCK.TRANSFER native me TO you", "LOCK.GUARD resource 7",
-        "GETDEL lock",
+        "LOCK.TRANSFER native me TO you", "LOCK.GUARD resource 7", "GETDEL lock",
     ] {
         let mut server = Restarted::in_quarantine();
         let before = contents(&mut server);

@@ -35,9 +35,13 @@ use Takes::{Fields, Flag, Number, Text};
 /// All options.
 pub const ROWS: [Row; 5] = [
     row("why", Text(|given, why| given.why = why), "Says why the lock is taken: the field reason of meta."),
-    row("meta", Fields(|given, meta| given.meta = meta), "Notes of the holder, which everybody sees: up to 64 fields, 4 KiB in all."),
+    row("meta", Fields(|given, meta| given.meta = meta), "Notes for everybody: at most 64 fields, 4 KiB."),
     row("shared", Flag(|given, shared| given.shared = shared), "Shares the lock with others that share it."),
-    row("permits", Number(|given, count| given.permits = count), "Takes permits of a semaphore. Its size is needed, too."),
+    row(
+        "permits",
+        Number(|given, count| given.permits = count),
+        "Takes permits of a semaphore. Needs its size.",
+    ),
     row("of", Number(|given, limit| given.of = limit), "The size of the semaphore: all its permits."),
 ];
 

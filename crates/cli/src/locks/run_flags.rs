@@ -20,7 +20,11 @@ pub(super) const RUN: Subcommand = Subcommand::new("run", "Runs a command under 
 fn arguments(command: Command) -> Command {
     let run = command
         .after_help(RUN_HELP)
-        .arg(key().num_args(1..).help("Key of the lock. Of several keys, all locks or none are taken, exclusively and without meta."))
+        .arg(
+            key()
+                .num_args(1..)
+                .help("Key of the lock. Of several keys, all or none are taken, without meta."),
+        )
         .arg(command_to_run())
         .arg(time("wait", WAIT_HELP, "no limit; 0 with --if-held skip and fail"))
         .arg(

@@ -124,7 +124,10 @@ mod tests {
             (json!({ "key": "a", "wait": "" }), "wait: must be a time"),
             (json!({ "key": "a", "shared": "yes" }), "shared: must be true or false"),
             (json!({ "key": "a", "permits": 0 }), "permits: must be a whole number"),
-            (json!({ "key": "a", "permits": 1, "of": 1_u64 << 31 }), "of: must be a whole number from 1 to 2147483647"),
+            (
+                json!({ "key": "a", "permits": 1, "of": 1_u64 << 31 }),
+                "of: must be a whole number from 1 to 2147483647",
+            ),
             (json!({ "key": "a", "permits": -1, "of": 2 }), "permits: must be a whole number"),
             (json!({ "key": "a", "of": 1.5 }), "of: must be a whole number"),
             (json!({ "key": "a", "meta": { "n": 1 } }), "meta: must be an object"),

@@ -190,7 +190,8 @@ const AGENT: Argument = may(
     "Your own name, if several agents share this connection: each has locks of its own then. Always use \
      the same one.",
 );
-const TOKEN: Argument = may("token", Kind::Number(i64::MAX as u64), "Only the hold with this token, not a later one.");
+const TOKEN: Argument =
+    may("token", Kind::Number(i64::MAX as u64), "Only the hold with this token, not a later one.");
 
 const ITS_KEY: Field = always("key", Shape::Text, "The name of the lock.");
 const OWNER: Field = always("owner", Shape::Text, "The name under which this agent takes locks.");

@@ -249,12 +249,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Whether the lock could be granted in this mode if the owner, who holds it, did not.
-    pub(crate) fn is_open_without(
-        &mut self,
-        key: &[u8],
-        owner: &[u8],
-        Mode { kind, permits }: Mode,
-    ) -> bool {
+    pub(crate) fn is_open_without(&mut self, key: &[u8], owner: &[u8], Mode { kind, permits }: Mode) -> bool {
         let Some(found) = self.view.entry(key).occupied() else { return false };
         let Some(lock) = found.object().and_then(Lock::of) else { return true };
         let own = lock.holder(owner).map_or(0, |holder| holder.permits);
