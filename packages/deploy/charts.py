@@ -68,7 +68,7 @@ def check_values(path: pathlib.Path) -> None:
     """Values of the user arrive, and wrong ones are refused."""
     values = {
         "image": {"repository": 'registry.example/"redlatch"', "tag": "9.9.9"},
-        "settings": {"maxmemory": "400mb", "startup-guard": 60, "maxclients": 1_000_000, "slow": 0.5, "appendonly": True},
+        "settings": {"maxmemory": "400mb", "startup-guard": 60, "maxclients": 1_000_000, "appendonly": True},
         "storage": {"class": "fast", "size": "2Gi"},
         "service": {"type": "LoadBalancer", "port": 7000, "annotations": {"a": "b"}},
         "nodeSelector": {"disk": "ssd"},
@@ -85,7 +85,7 @@ def check_values(path: pathlib.Path) -> None:
     assert container["image"] == 'registry.example/"redlatch":9.9.9'
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert env["REDLATCH_MAXMEMORY"] == "400mb" and env["REDLATCH_STARTUP_GUARD"] == "60"
-    assert (env["REDLATCH_MAXCLIENTS"], env["REDLATCH_SLOW"], env["REDLATCH_APPENDONLY"]) == ("1000000", "0.5", "true")
+    assert (env["REDLATCH_MAXCLIENTS"], env["REDLATCH_APPENDONLY"]) == ("1000000", "true")
     assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"] and pod["imagePullSecrets"]
     assert server["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
     check_secrets(path)

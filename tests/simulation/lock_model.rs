@@ -325,11 +325,14 @@ impl Model {
 
     /// DEL and RPUSH in a transaction, after which nobody can wait for a lock of the key in vain.
     pub(super) fn make_list(&mut self, who: usize, key: &str) {
-        let existed = u8::from(self.keys.contains_key(key));
+        let existed = self.keys.contains_key(key);
         self.remove(key, who);
         self.keys.insert(key.to_owned(), Held::List);
-        self.reply(who, format!("*2\r\n:{existed}\r\n:1\r\n"));
-        self.serve([key.to_owned()]);
+        self.reply(who, format!("*2\r\n:{}\r\n:1\r\n", u8::from(existed)));
+        // Nobody looks at a key that was free, and still is no lock that has ended.
+        if existed {
+            self.serve([key.to_owned()]);
+        }
     }
 
     /// PEXPIRE or PERSIST of an exclusive lock.
@@ -516,7 +519,8 @@ impl Model {
     }
 
     /// Whether a request can be answered: `ahead` requests came before it, and `ended` may have become free. One that needs
-    /// fewer locks than it names sees the error of another key only when it would be granted.
+    /// fewer locks than it names looks at the others only if it may have that one. It sees the error of another key only
+    /// when it would be granted.
     fn is_ready(&self, request: &Request, ahead: usize, ended: Option<&str>) -> bool {
         let (needed, has_choice) = (request.any.unwrap_or(request.keys.len()), request.has_choice());
         let may_have = |key: &&String| match self.standing(key, request) {
@@ -525,8 +529,10 @@ impl Model {
             Ok(Standing::Busy) => false,
             Err(_) => !has_choice,
         };
-        request.keys.iter().filter(may_have).count() >= needed
-            || (has_choice && ended.is_some_and(|key| self.standing(key, request).is_err()))
+        let ended = ended.filter(|_| has_choice);
+        let is_concerned = ended.is_none_or(|ended| may_have(&&ended.to_owned()));
+        (is_concerned && request.keys.iter().filter(may_have).count() >= needed)
+            || ended.is_some_and(|key| self.standing(key, request).is_err())
     }
 
     fn is_awaited(&self, key: &str, ahead: usize) -> bool {

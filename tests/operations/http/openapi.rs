@@ -227,13 +227,14 @@ fn clients_at_work(server: &Server) -> Vec<Peer> {
         "CLIENT SETNAME one",
         "RPUSH list 1",
         "SET forever me NX",
+        "LOCK.ACQUIRE lock:b me JUSTTOKEN",
         "LOCK.ACQUIRE lock:ended me JUSTTOKEN",
         "LOCK.RELEASE lock:ended me",
         r#"LOCK.ACQUIRE lock:a "me\xfe" JUSTTOKEN META job "\xfd""#,
     ] {
         assert!(!one.ask(format!("{request}\r\n").as_bytes()).starts_with('-'), "{request}");
     }
-    two.send(b"LOCK.ACQUIRE lock:a you WAIT 600000\r\n");
+    two.send(b"LOCK.MACQUIRE 2 lock:a lock:b you ANY 1 WAIT 600000\r\n");
     wait_until("one waits", || {
         get(server.http_addr(), "/api/lock?key=lock:a").body.contains("\"waiting\":1")
     });

@@ -93,7 +93,7 @@ impl Argument {
         let expected = match self.kind {
             Kind::Fields => "must be an object of texts",
             Kind::Flag => "must be true or false",
-            Kind::Number(most) => return Err(format!("must be a whole number from 1 to {most}")),
+            Kind::Number(most) => &format!("must be a whole number from 1 to {most}"),
             Kind::Text => "must be a text that is not empty",
             Kind::Time => duration::EXPECTED,
         };

@@ -69,7 +69,7 @@ impl Noting<'_> {
         let is_endless = held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native);
         // Nobody is known who has it: it was read from another server, or its owner got it without a request.
         if *client == 0 {
-            if is_endless {
+            if *token == 0 && is_endless {
                 self.lint.note(Rule::NoLease, key, None, self.now);
             }
             return;
