@@ -257,7 +257,7 @@ impl Acquire {
             ),
             (
                 matches!(options.kind, Kind::Permits { count, limit }
-                    if !(1..=limit).contains(&count) || limit > PERMITS_MAX as u64),
+                    if !(1..=limit).contains(&count) || limit > PERMITS_MAX.into()),
                 "permits are 1 at least, and at most as many as the semaphore has: 2,147,483,647 at most",
             ),
             (

@@ -99,30 +99,18 @@ impl Keeper {
                     continue;
                 }
             };
-            // Of those who ask, each may be gone when the answer is there.
-            match order {
+            let is_over = match order {
                 Some(Order::Extend { lease, done }) => {
-                    let extended = self.extend_now(lease).await;
-                    let _ = done.send(extended);
+                    answer(done, self.extend_now(lease).await);
+                    false
                 }
-                Some(Order::Leave { rest, done }) => {
-                    let left = self.leave(rest).await;
-                    let is_over = left.is_ok();
-                    let _ = done.send(left);
-                    if is_over {
-                        return;
-                    }
-                }
-                Some(Order::Transfer { to, done }) => {
-                    let handed = self.transfer(to).await;
-                    let is_over = handed.is_ok();
-                    let _ = done.send(handed);
-                    if is_over {
-                        return;
-                    }
-                }
+                Some(Order::Leave { rest, done }) => answer(done, self.leave(rest).await),
+                Some(Order::Transfer { to, done }) => answer(done, self.transfer(to).await),
                 Some(Order::Release { done }) => return self.end(Some(done)).await,
                 None => return self.end(None).await,
+            };
+            if is_over {
+                return;
             }
         }
     }
@@ -131,8 +119,7 @@ impl Keeper {
     async fn end(mut self, done: Option<oneshot::Sender<Result<bool, Error>>>) {
         let released = self.release().await;
         if let Some(done) = done {
-            // The one who asks may be gone.
-            let _ = done.send(released);
+            answer(done, released);
         }
         if self.state.borrow().lost.is_none() {
             let lost = self.keep().await;
@@ -477,6 +464,13 @@ impl Keeper {
             is_first
         });
     }
+}
+
+/// Answers the one who asks, which may be gone. Returns whether what it asked for has succeeded.
+fn answer<T>(done: oneshot::Sender<Result<T, Error>>, outcome: Result<T, Error>) -> bool {
+    let has_succeeded = outcome.is_ok();
+    let _ = done.send(outcome);
+    has_succeeded
 }
 
 /// The pause after a renewal that failed.

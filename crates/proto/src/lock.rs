@@ -14,7 +14,7 @@ pub const META_BYTES_MAX: usize = 4096;
 /// Fields of META, of one holder.
 pub const META_FIELDS_MAX: usize = 64;
 /// Permits of the largest semaphore: as many as an `int` of every language can count.
-pub const PERMITS_MAX: usize = i32::MAX as usize;
+pub const PERMITS_MAX: u32 = i32::MAX as u32;
 /// Bytes of the longest REASON of LOCK.BREAK.
 pub const REASON_BYTES_MAX: usize = 256;
 /// Locks that one LOCK.MACQUIRE may ask for.

@@ -11,7 +11,7 @@ pub(super) const OPENAPI: &str = "docs/openapi.json";
 
 /// `flag`: what a flag is given with.
 pub(super) fn table(flag: &str) -> String {
-    let whole = format!("a whole number, 1 to {}", super::promises::grouped(PERMITS_MAX as u64));
+    let whole = format!("a whole number, 1 to {}", super::promises::grouped(PERMITS_MAX.into()));
     let row = |Row { name, takes, help }| {
         let value = match takes {
             Fields(_) => "names with texts",
@@ -35,7 +35,7 @@ pub(super) fn openapi() -> String {
         let schema = match takes {
             Fields(_) => r#""type": "object", "additionalProperties": {"type": "string"}"#,
             Flag(_) => r#""type": "boolean""#,
-            Number(_) => r#""type": "integer", "minimum": 1, "maximum": 2147483647"#,
+            Number(_) => &format!(r#""type": "integer", "minimum": 1, "maximum": {PERMITS_MAX}"#),
             Text(_) => r#""type": "string""#,
         };
         format!("          {name:?}: {{{schema}, \"description\": \"take. {help}\"}},\n")

@@ -23,7 +23,7 @@ const TERMS: [(&str, &str, Value); 9] = [
     ("OWNER_BYTES_MAX", "Bytes of the longest owner.", Count(lock::OWNER_BYTES_MAX)),
     ("META_BYTES_MAX", "Bytes of all fields and values of meta.", Count(lock::META_BYTES_MAX)),
     ("META_FIELDS_MAX", "Fields of meta.", Count(lock::META_FIELDS_MAX)),
-    ("PERMITS_MAX", "Permits of the largest semaphore.", Count(lock::PERMITS_MAX)),
+    ("PERMITS_MAX", "Permits of the largest semaphore.", Count(lock::PERMITS_MAX as usize)),
     ("LEASE_DEFAULT", "The lease of a lock that names none.", Time(lock::LEASE_DEFAULT)),
     ("LEASE_MAX", "The longest lease.", Time(Duration::from_millis(lock::LEASE_MS_MAX))),
     (

@@ -43,7 +43,7 @@ fn flag(row: Row) -> Arg {
             flag.value_name("FIELD=VALUE").action(ArgAction::Append).help(help)
         }
         Flag(_) => flag.action(ArgAction::SetTrue),
-        Number(_) => flag.value_name("N").value_parser(value_parser!(u64).range(1..=PERMITS_MAX as u64)),
+        Number(_) => flag.value_name("N").value_parser(value_parser!(u64).range(1..=PERMITS_MAX.into())),
         Text(_) => flag.value_name("TEXT"),
     }
 }

@@ -119,7 +119,7 @@ impl From<options::Row> for Argument {
         let kind = match row.takes {
             options::Takes::Fields(_) => Kind::Fields,
             options::Takes::Flag(_) => Kind::Flag,
-            options::Takes::Number(_) => Kind::Number(PERMITS_MAX as u64),
+            options::Takes::Number(_) => Kind::Number(PERMITS_MAX.into()),
             options::Takes::Text(_) => Kind::Text,
         };
         may(row.name, kind, row.help)

@@ -179,7 +179,7 @@ impl Fields {
                 Takes::Flag(note) => {
                     note(&mut given, self.get(name, Value::as_bool, "true or false")?.unwrap_or_default());
                 }
-                Takes::Number(note) => note(&mut given, self.within(name, 1..=PERMITS_MAX as u64)?),
+                Takes::Number(note) => note(&mut given, self.within(name, 1..=PERMITS_MAX.into())?),
                 Takes::Text(note) => note(&mut given, self.text(name)?.map(str::to_owned)),
             }
         }

@@ -136,9 +136,8 @@ fn take_mode(args: &mut Args<'_>) -> Result<Option<Mode>, Refusal> {
             return Err(Refusal::Syntax);
         }
         let limit = args.integer()?;
-        let number = |number: i64| {
-            u32::try_from(number).ok().filter(|number| (1..=PERMITS_MAX as u32).contains(number))
-        };
+        let number =
+            |number: i64| u32::try_from(number).ok().filter(|number| (1..=PERMITS_MAX).contains(number));
         let (Some(permits), Some(limit)) = (number(permits), number(limit)) else {
             return Err(Refusal::said(format!("ERR permits must be whole numbers from 1 to {PERMITS_MAX}")));
         };
