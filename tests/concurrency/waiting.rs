@@ -12,7 +12,7 @@ use redlatch_core::state::clients::Client;
 use redlatch_core::state::registries::Registries;
 use redlatch_core::state::settings::Events;
 use redlatch_core::state::transaction::Watching;
-use redlatch_core::state::wait::{Claim, Wait, WaitEnd, WaitFor};
+use redlatch_core::state::wait::{Claim, Place, Wait, WaitEnd, WaitFor};
 use redlatch_core::types::list::End;
 use redlatch_core::types::{List, Shape};
 use redlatch_proto::clock::LockTime;
@@ -80,7 +80,7 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
     let also: Vec<&[u8]> = take.to.into_iter().collect();
     let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
     let wait = Wait {
-        number: 0,
+        place: Place::default(),
         kind: WaitFor::Values,
         until: None,
         answer: Vec::new(),
@@ -92,7 +92,7 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
         unblocked: Default::default(),
     };
     let mut view = view(keyspace, &[keys, &also].concat());
-    let wait = Arc::new(Wait { number: view.queues().next_number(), ..wait });
+    let wait = Arc::new(Wait { place: view.queues().next_place(0), ..wait });
     for key in keys {
         if take.is_ready(&mut view, key) {
             wait.claim.take();

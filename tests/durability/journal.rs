@@ -333,10 +333,10 @@ fn a_directory_in_use_a_newer_version_and_another_server_are_refused_by_name() {
     assert_eq!(server.ask("PING"), "+PONG\r\n");
     server.kill();
     let original = fs::read(directory.path("data/journal-1")).unwrap();
-    directory.write("data/journal-1", "redlatch journal 4\nwhatever comes then");
+    directory.write("data/journal-1", "redlatch journal 5\nwhatever comes then");
     assert_eq!(
         refused(),
-        "redlatch: DIR/data/journal-1: is a journal of version 4, and this program reads versions up to 3"
+        "redlatch: DIR/data/journal-1: is a journal of version 5, and this program reads versions up to 4"
     );
     fs::write(directory.path("data/journal-1"), &original).unwrap();
     drop(start(&directory));

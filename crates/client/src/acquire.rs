@@ -261,7 +261,7 @@ impl Acquire {
                 "permits are 1 at least, and at most as many as the semaphore has: 2,147,483,647 at most",
             ),
             (
-                keys.len() > 1 && *options != Options::default(),
+                keys.len() > 1 && (options.kind != Kind::Exclusive || !options.meta.is_empty()),
                 "several keys are locked exclusively, and without meta",
             ),
             (self.is_contradictory, "a lock is one of shared, permits and reentrant"),

@@ -202,6 +202,7 @@ impl Terms {
             Kind::Reentrant => Some("a reentrant lock"),
             Kind::Shared => Some("a shared lock"),
             Kind::Exclusive if self.session.is_some() => Some("a session"),
+            Kind::Exclusive if self.options.priority > 0 => Some("a priority"),
             Kind::Exclusive if !self.options.meta.is_empty() && !self.may_drop_meta => Some("meta"),
             Kind::Exclusive => None,
         }

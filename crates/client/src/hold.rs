@@ -75,6 +75,8 @@ pub enum HoldEvent {
     Contended {
         /// The owner that is the first to wait. `None` if the server does not tell it.
         waiter: Option<Vec<u8>>,
+        /// The priority of its request, 0 to 9. 0 if the server does not tell it.
+        priority: u8,
     },
     /// It is held no longer.
     Lost(Lost),
@@ -104,7 +106,9 @@ impl HoldEvents {
                 && is_of(key, of, &self.keys, self.token)
             {
                 let waiter = told.first().and_then(Reply::text).map(<[u8]>::to_vec);
-                return Ok(HoldEvent::Contended { waiter });
+                let priority =
+                    told.get(1).and_then(Reply::integer).and_then(|level| u8::try_from(level).ok());
+                return Ok(HoldEvent::Contended { waiter, priority: priority.unwrap_or(0) });
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::lock::{META_BYTES_MAX, META_FIELDS_MAX};
+use crate::lock::{META_BYTES_MAX, META_FIELDS_MAX, PERMITS_MAX, PRIORITY_MAX};
 
 /// An option, as these faces show it.
 #[derive(Clone, Copy, Debug)]
@@ -25,25 +25,36 @@ pub enum Takes {
     Fields(fn(&mut Given, Vec<(String, String)>)),
     /// Nothing, or whether it is so.
     Flag(fn(&mut Given, bool)),
-    /// A whole number, 1 to [`PERMITS_MAX`](crate::lock::PERMITS_MAX).
-    Number(fn(&mut Given, Option<u64>)),
+    /// A whole number, from the first to the second.
+    Number(u64, u64, fn(&mut Given, Option<u64>)),
     Text(fn(&mut Given, Option<String>)),
 }
 
 use Takes::{Fields, Flag, Number, Text};
 
 /// All options.
-pub const ROWS: [Row; 5] = [
+pub const ROWS: [Row; 6] = [
     row("why", Text(|given, why| given.why = why), "Says why the lock is taken: the field reason of meta."),
     row("meta", Fields(|given, meta| given.meta = meta), "Notes for everybody: at most 64 fields, 4 KiB."),
     row("shared", Flag(|given, shared| given.shared = shared), "Shares the lock with others that share it."),
     row(
         "permits",
-        Number(|given, count| given.permits = count),
+        Number(1, PERMITS, |given, count| given.permits = count),
         "Takes permits of a semaphore. Needs its size.",
     ),
-    row("of", Number(|given, limit| given.of = limit), "The size of the semaphore: all its permits."),
+    row(
+        "of",
+        Number(1, PERMITS, |given, limit| given.of = limit),
+        "The size of the semaphore: all its permits.",
+    ),
+    row(
+        "priority",
+        Number(0, PRIORITY_MAX as u64, |given, priority| given.priority = priority),
+        "Moves the request forward in its queues.",
+    ),
 ];
+
+const PERMITS: u64 = PERMITS_MAX as u64;
 
 const fn row(name: &'static str, takes: Takes, help: &'static str) -> Row {
     Row { name, takes, help }
@@ -57,6 +68,7 @@ pub struct Given {
     shared: bool,
     permits: Option<u64>,
     of: Option<u64>,
+    priority: Option<u64>,
 }
 
 /// What a request for a lock says beside its owner, its lease and its wait.
@@ -65,6 +77,8 @@ pub struct Options {
     pub kind: Kind,
     /// Fields that others see, with their values.
     pub meta: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How far it is moved forward in its queues: 0, the default, to [`PRIORITY_MAX`].
+    pub priority: u64,
 }
 
 /// The kinds of locks that can be asked for.
@@ -105,7 +119,7 @@ impl Given {
         }
         let fields = self.meta.into_iter().chain(self.why.map(|why| (REASON.to_owned(), why)));
         let fields = fields.map(|(field, value)| (field.into_bytes(), value.into_bytes()));
-        let options = Options { kind, meta: fields.collect() };
+        let options = Options { kind, meta: fields.collect(), priority: self.priority.unwrap_or(0) };
         options.check().map_err(|fault| format!("{meta} and {why}: {fault}"))?;
         Ok(options)
     }
@@ -139,6 +153,9 @@ impl Options {
             Kind::Reentrant => vec![b"REENTRANT".to_vec()],
             Kind::Shared => vec![b"SHARED".to_vec()],
         };
+        if self.priority > 0 {
+            words.extend([b"PRIORITY".to_vec(), number(self.priority)]);
+        }
         if !self.meta.is_empty() {
             words.push(b"META".to_vec());
             words.extend(self.meta.iter().flat_map(|(field, value)| [field.clone(), value.clone()]));
@@ -161,7 +178,7 @@ mod tests {
             match row.takes {
                 Fields(note) => note(&mut given, vec![("field".to_owned(), String::new())]),
                 Flag(note) => note(&mut given, true),
-                Number(note) => note(&mut given, Some(1)),
+                Number(_, most, note) => note(&mut given, Some(most)),
                 Text(note) => note(&mut given, Some("text".to_owned())),
             }
             match given.options(str::to_owned) {

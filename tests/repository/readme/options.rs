@@ -1,7 +1,6 @@
 //! The options of a lock that all faces offer alike, from `redlatch_proto::options`: their table in `docs/`, their fields in
 //! openapi.json. CONTRIBUTING.md lists the files that a new one touches.
 
-use redlatch_proto::lock::PERMITS_MAX;
 use redlatch_proto::options::Takes::{Fields, Flag, Number, Text};
 use redlatch_proto::options::{ROWS, Row};
 
@@ -11,12 +10,13 @@ pub(super) const OPENAPI: &str = "docs/openapi.json";
 
 /// `flag`: what a flag is given with.
 pub(super) fn table(flag: &str) -> String {
-    let whole = format!("a whole number, 1 to {}", super::promises::grouped(PERMITS_MAX.into()));
     let row = |Row { name, takes, help }| {
         let value = match takes {
             Fields(_) => "names with texts",
             Flag(_) => flag,
-            Number(_) => &whole,
+            Number(least, most, _) => {
+                &format!("a whole number, {least} to {}", super::promises::grouped(most))
+            }
             Text(_) => "a text",
         };
         format!("| `{name}` | {value} | {help} |")
@@ -35,7 +35,7 @@ pub(super) fn openapi() -> String {
         let schema = match takes {
             Fields(_) => r#""type": "object", "additionalProperties": {"type": "string"}"#,
             Flag(_) => r#""type": "boolean""#,
-            Number(_) => &format!(r#""type": "integer", "minimum": 1, "maximum": {PERMITS_MAX}"#),
+            Number(least, most, _) => &format!(r#""type": "integer", "minimum": {least}, "maximum": {most}"#),
             Text(_) => r#""type": "string""#,
         };
         format!("          {name:?}: {{{schema}, \"description\": \"take. {help}\"}},\n")

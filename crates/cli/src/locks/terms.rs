@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use redlatch_client::{Acquire, Locks};
-use redlatch_proto::lock::{OWNER_BYTES_MAX, PERMITS_MAX};
+use redlatch_proto::lock::OWNER_BYTES_MAX;
 use redlatch_proto::options::Takes::{Fields, Flag, Number, Text};
 use redlatch_proto::options::{Given, Options, ROWS, Row};
 
@@ -43,7 +43,7 @@ fn flag(row: Row) -> Arg {
             flag.value_name("FIELD=VALUE").action(ArgAction::Append).help(help)
         }
         Flag(_) => flag.action(ArgAction::SetTrue),
-        Number(_) => flag.value_name("N").value_parser(value_parser!(u64).range(1..=PERMITS_MAX.into())),
+        Number(least, most, _) => flag.value_name("N").value_parser(value_parser!(u64).range(least..=most)),
         Text(_) => flag.value_name("TEXT"),
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn options_of(matches: &ArgMatches) -> Result<Options, Fault> {
                 note(&mut given, texts.map(|text| field(name, text)).collect::<Result<_, _>>()?);
             }
             Flag(note) => note(&mut given, matches.get_flag(name)),
-            Number(note) => note(&mut given, matches.get_one(name).copied()),
+            Number(_, _, note) => note(&mut given, matches.get_one(name).copied()),
             Text(note) => note(&mut given, matches.get_one(name).cloned()),
         }
     }

@@ -51,7 +51,7 @@ impl Arguments {
             match takes {
                 Takes::Fields(note) => note(&mut given, self.fields(name)),
                 Takes::Flag(note) => note(&mut given, self.flag(name)),
-                Takes::Number(note) => note(&mut given, self.number(name)),
+                Takes::Number(_, _, note) => note(&mut given, self.number(name)),
                 Takes::Text(note) => note(&mut given, self.text(name).map(str::to_owned)),
             }
         }
@@ -86,14 +86,16 @@ impl Argument {
         let is_right = match self.kind {
             Kind::Fields => value.as_object().is_some_and(|fields| fields.values().all(Value::is_string)),
             Kind::Flag => value.is_boolean(),
-            Kind::Number(most) => value.as_u64().is_some_and(|number| (1..=most).contains(&number)),
+            Kind::Number(least, most) => {
+                value.as_u64().is_some_and(|number| (least..=most).contains(&number))
+            }
             Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
             Kind::Time => return duration::read(value.as_str().unwrap_or_default()).map(drop),
         };
         let expected = match self.kind {
             Kind::Fields => "must be an object of texts",
             Kind::Flag => "must be true or false",
-            Kind::Number(most) => &format!("must be a whole number from 1 to {most}"),
+            Kind::Number(least, most) => &format!("must be a whole number from {least} to {most}"),
             Kind::Text => "must be a text that is not empty",
             Kind::Time => duration::EXPECTED,
         };

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use redlatch_proto::lock::PERMITS_MAX;
 use redlatch_proto::options;
 use rmcp::model::{self, JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ pub(super) enum Kind {
     Fields,
     Flag,
     /// A whole number from 1 to this one.
-    Number(u64),
+    Number(u64, u64),
     Text,
     /// A time with its unit, as a text.
     Time,
@@ -119,7 +118,7 @@ impl From<options::Row> for Argument {
         let kind = match row.takes {
             options::Takes::Fields(_) => Kind::Fields,
             options::Takes::Flag(_) => Kind::Flag,
-            options::Takes::Number(_) => Kind::Number(PERMITS_MAX.into()),
+            options::Takes::Number(least, most, _) => Kind::Number(least, most),
             options::Takes::Text(_) => Kind::Text,
         };
         may(row.name, kind, row.help)
@@ -131,7 +130,7 @@ impl Argument {
         let mut schema = match self.kind {
             Kind::Fields => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
             Kind::Flag => json!({ "type": "boolean" }),
-            Kind::Number(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
+            Kind::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
             Kind::Text => json!({ "type": "string", "minLength": 1 }),
             Kind::Time => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
         };
@@ -191,7 +190,7 @@ const AGENT: Argument = may(
      the same one.",
 );
 const TOKEN: Argument =
-    may("token", Kind::Number(i64::MAX as u64), "Only the hold with this token, not a later one.");
+    may("token", Kind::Number(1, i64::MAX as u64), "Only the hold with this token, not a later one.");
 
 const ITS_KEY: Field = always("key", Shape::Text, "The name of the lock.");
 const OWNER: Field = always("owner", Shape::Text, "The name under which this agent takes locks.");

@@ -107,7 +107,8 @@ impl Engine {
             self.log_drop(session, reason);
         }
         if let Some(parked) = &session.parked {
-            let unread = if parked.claim.take() { None } else { self.shared.locks.waits.get(parked.number) };
+            let unread =
+                if parked.claim.take() { None } else { self.shared.locks.waits.get(parked.place.number) };
             self.end_wait(session, WaitEnd::Disconnected, None);
             if let Some(waiter) = unread {
                 let shared = &self.shared;
@@ -268,7 +269,7 @@ impl Engine {
         let Some(wait) = session.parked.take() else { return };
         let (shared, now) = (&self.shared, self.shared.clock.now());
         if wait.kind == WaitFor::Locks {
-            shared.locks.waits.leave(wait.number);
+            shared.locks.waits.leave(wait.place.number);
         }
         let refusal = shared.keyspace.unpark((&wait, how), now, shared.events(), &shared.registries);
         if let Some(out) = timed_out {

@@ -1,6 +1,6 @@
 //! Mutations as bytes, and back.
 //!
-//! Owns    the form of a [`Mutation`] on disk. The tags, and the order of the fields here, are version 2 of that form: a
+//! Owns    the form of a [`Mutation`] on disk. The tags, and the order of the fields here, are version 4 of that form: a
 //!         change of either needs another version of the journal.
 //! Rule    a mutation is one tag byte and its fields. A number is a LEB128 varint, lowest bits first; bytes are their length
 //!         and themselves; an option is 0, or 1 and its value; a score is the eight bytes of its bits, lowest first.
@@ -11,6 +11,7 @@ use bytes::{Buf, BufMut, Bytes};
 use redlatch_proto::clock::{Deadline, LockTime};
 
 use super::{Edit, HashEdit, ListEdit, LockEdit, Mutation, SetEdit, SortedSetEdit, StreamEdit};
+use crate::state::wait::Place;
 use crate::types::list::End;
 use crate::types::lock::{Grant, GrantDetails, Holder, LockKind};
 use crate::types::stream::StreamId;
@@ -55,10 +56,13 @@ pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
             put_session(out, details.session);
             put_words(out, details.meta.iter());
         }
-        Mutation::Place { database, key, owner, number } => {
-            put_head(out, tag::PLACE, *database, key);
+        Mutation::Place { database, key, owner, place } => {
+            put_head(out, tag::RANKED_PLACE, *database, key);
             put_bytes(out, owner);
-            put_option(out, *number, put_number);
+            put_option(out, *place, |out, place| {
+                put_number(out, place.number);
+                put_number(out, place.rank.cast_unsigned());
+            });
         }
         Mutation::PutObject { database, key, object, deadline } => {
             put_head(out, tag::PUT_OBJECT, *database, key);
@@ -113,12 +117,16 @@ pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Mutation, DecodeError> {
             let details = GrantDetails { session: reader.session()?, meta: reader.kept_words()? };
             Mutation::Grant { database, key, grant, details }
         }
-        tag::PLACE => Mutation::Place {
-            database,
-            key: reader.bytes()?,
-            owner: reader.bytes()?,
-            number: reader.option(Reader::number)?,
-        },
+        tag::PLACE | tag::RANKED_PLACE => {
+            let (key, owner) = (reader.bytes()?, reader.bytes()?);
+            let place = reader.option(|reader| {
+                let number = reader.number()?;
+                // Before version 4, the order is that of arrival: a replay knows when.
+                let rank = if tag == tag::PLACE { i64::MAX } else { reader.number()?.cast_signed() };
+                Ok(Place { rank, number })
+            })?;
+            Mutation::Place { database, key, owner, place }
+        }
         tag::PUT_OBJECT => {
             let (key, deadline) = (reader.bytes()?, reader.deadline()?);
             Mutation::PutObject { database, key, object: reader.object()?, deadline }
@@ -149,6 +157,7 @@ mod tag {
     pub(super) const SET_DEADLINE: u8 = 8;
     pub(super) const SWAP: u8 = 9;
     pub(super) const PLACE: u8 = 10;
+    pub(super) const RANKED_PLACE: u8 = 11;
 
     pub(super) const HASH_DEADLINE: u8 = 1;
     pub(super) const HASH_REMOVE: u8 = 2;

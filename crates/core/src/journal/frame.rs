@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Bytes before the body of a frame.
 const HEADER_BYTES: usize = 12;
 /// The beginning of the first line of a file. The version follows.
@@ -297,8 +297,8 @@ mod tests {
     #[test]
     fn other_files_and_newer_versions_are_refused() {
         let refused = |text: &str| Frames::open(text.as_bytes()).unwrap_err().to_string();
-        let newer = "is a journal of version 4, and this program reads versions up to 3";
-        assert_eq!(refused("redlatch journal 4\nwhatever"), newer);
+        let newer = "is a journal of version 5, and this program reads versions up to 4";
+        assert_eq!(refused("redlatch journal 5\nwhatever"), newer);
         for foreign in ["REDIS0009", "redlatch journal 0\n", "redlatch journal x\n", &"x".repeat(1000)] {
             assert_eq!(refused(foreign), "is not a journal of redlatch", "{foreign}");
         }

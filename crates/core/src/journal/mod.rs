@@ -16,6 +16,7 @@ pub mod item;
 pub mod log;
 pub mod recovery;
 
+use crate::state::wait::Place;
 use crate::types::lock::{Grant, GrantDetails};
 use crate::types::{Object, Seed};
 use redlatch_proto::clock::{Deadline, LockTime};
@@ -60,8 +61,8 @@ pub enum Mutation<B = Bytes> {
         key: B,
         /// The owner that it will take the lock for.
         owner: B,
-        /// The number of its wait; `None`: it waits no longer.
-        number: Option<u64>,
+        /// Its place; `None`: it waits no longer.
+        place: Option<Place>,
     },
     /// The key has this object and deadline; any previous value is replaced.
     PutObject {

@@ -117,14 +117,14 @@ impl CopyCursor {
 
 /// The places of all calls that wait in a shard, and those that nobody has come back to yet.
 fn copy_places(held: &ShardState, mutations: &mut Mutations) {
-    let mut push = |database, key: &Bytes, owner: &Bytes, number| {
+    let mut push = |database, key: &Bytes, owner: &Bytes, place| {
         let (key, owner) = (&key[..], &owner[..]);
-        mutations.push(&Mutation::Place { database, key, owner, number: Some(number) });
+        mutations.push(&Mutation::Place { database, key, owner, place: Some(place) });
     };
-    held.places.all().for_each(|(database, key, owner, number)| push(database, key, owner, number));
+    held.places.all().for_each(|(database, key, owner, place)| push(database, key, owner, place));
     for (database, key, waiter) in held.queues.locks.all() {
         if let Some(asker) = waiter.serve.asker().filter(|_| waiter.wait.keys.len() == 1) {
-            push(database, key, asker.owner, waiter.wait.number);
+            push(database, key, asker.owner, waiter.wait.place);
         }
     }
 }

@@ -16,6 +16,7 @@ use super::{Keyspace, ShardState};
 use crate::journal::{Edit, LockEdit, Mutation};
 use crate::state::clients::ClientId;
 use crate::state::lock_sessions::{RestoredLock, SessionLock};
+use crate::state::wait::Place;
 use crate::sync::MutexGuard;
 use crate::types::lock::Holder;
 use crate::types::{Lock, Object, Typed};
@@ -91,13 +92,14 @@ impl Replay<'_> {
                     shard.set_grant_details(id, details.clone());
                 }
             }
-            Mutation::Place { database, key, owner, number } => {
-                if let Some(number) = number {
+            Mutation::Place { database, key, owner, place } => {
+                let place = place.map(|place| {
                     // The next wait is behind all places.
-                    self.keyspace.waits.fetch_max(number.saturating_add(1), Ordering::Relaxed);
-                }
+                    self.keyspace.waits.fetch_max(place.number.saturating_add(1), Ordering::Relaxed);
+                    place.min(Place::at(self.now, 0, place.number))
+                });
                 let index = self.keyspace.shard_of(self.keyspace.hash(key));
-                self.held[index].places.set((*database, key), owner, *number);
+                self.held[index].places.set((*database, key), owner, place);
             }
             Mutation::Remove { database, key, .. } => {
                 let (shard, hash) = self.shard(key);

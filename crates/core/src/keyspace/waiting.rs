@@ -1,11 +1,11 @@
-//! The queues of commands that wait for keys: first in, first out.
+//! The queues of commands that wait for keys: in the order of their places, which is that of arrival without a priority.
 //!
 //! Owns    the queues of one shard, and how many of its commands use several shards when they are served. A key has two
 //!         queues: of commands that wait for its value, and of commands that wait for its lock.
 //! Locks   none: the caller holds the mutex of the shard. A command that waits for several keys is in several
 //!         queues with one [`Wait`]. Its claim decides which queue serves it.
-//! Rule    numbers of waits rise in the order in which they begin, but for those that go on at an earlier place. Two commands
-//!         are in the same order in every queue that they share.
+//! Rule    a command has one place, fixed when it begins to wait. So two commands are in the same order in every queue that
+//!         they share, and nothing that happens later changes it.
 //! Cost    a wait takes memory and time in proportion to its keys. What is known of the command itself is kept once.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::observers::ByKey;
 use crate::locks::{LockRequest, Mode};
 use crate::state::clients::Client;
 use crate::state::ledger::{Charge, Kind, Ledger};
-use crate::state::wait::{Wait, WaitEnd, WaitFor};
+use crate::state::wait::{Place, Wait, WaitEnd, WaitFor};
 use crate::types::heap;
 
 /// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
@@ -93,7 +93,7 @@ impl Waiter {
         let charge = ledger.open(Kind::Waits);
         let keys = wait.keys.iter().chain(&also);
         let of_keys = keys.map(|key| size_of::<Bytes>() + heap::shared(key)).sum::<usize>();
-        let entries = wait.keys.len() * heap::in_tree::<(u64, Arc<Self>)>();
+        let entries = wait.keys.len() * heap::in_tree::<(Place, Arc<Self>)>();
         let own = size_of::<Self>() + size_of::<Wait>() + wait.answer.capacity() + size_of_val(&*serve);
         charge.add(own + serve.heap_bytes() + of_keys + entries);
         Self { wait, also, serve, _charge: charge }
@@ -179,15 +179,14 @@ pub(crate) struct WaitQueues {
 /// The queue of one key.
 #[derive(Debug, Default)]
 struct Queue {
-    /// By the number of the wait.
-    waiters: BTreeMap<u64, Arc<Waiter>>,
+    waiters: BTreeMap<Place, Arc<Waiter>>,
     /// How many of them wait for other keys, too.
     several: usize,
 }
 
 /// Bytes of a queue with its key: its place in the map, and the first node of its entries.
 fn queue_bytes(key: &Bytes) -> usize {
-    heap::in_tree::<(Bytes, Queue)>() + heap::tree::<(u64, Arc<Waiter>)>(1) + key.len()
+    heap::in_tree::<(Bytes, Queue)>() + heap::tree::<(Place, Arc<Waiter>)>(1) + key.len()
 }
 
 impl WaitQueues {
@@ -200,25 +199,25 @@ impl WaitQueues {
         Self { queues: ByKey::default(), charge: ledger.open(Kind::Waits) }
     }
 
-    /// Puts a waiter into a key's queue, at the place of its number. Returns whether that is the end.
+    /// Puts a waiter into a key's queue, at its place. Returns whether that is the end.
     pub(crate) fn enter(&mut self, key: &Bytes, waiter: &Arc<Waiter>) -> bool {
         let queue = self.queues.entry(waiter.wait.database, key);
         if queue.waiters.is_empty() {
             self.charge.add(queue_bytes(key));
         }
-        let is_last = queue.waiters.last_key_value().is_none_or(|(last, _)| *last < waiter.wait.number);
-        let is_new = queue.waiters.insert(waiter.wait.number, Arc::clone(waiter)).is_none();
+        let is_last = queue.waiters.last_key_value().is_none_or(|(last, _)| *last < waiter.wait.place);
+        let is_new = queue.waiters.insert(waiter.wait.place, Arc::clone(waiter)).is_none();
         debug_assert!(is_new, "two waits have one number");
         queue.several += usize::from(waiter.wait.keys.len() > 1);
         is_last
     }
 
-    /// The first waiter of a key's queue whose wait is not over and whose number is at least `from`.
-    pub(crate) fn next(&self, database: u16, key: &[u8], from: u64) -> Option<Arc<Waiter>> {
-        self.waiting(database, key).find(|waiter| waiter.wait.number >= from).map(Arc::clone)
+    /// The first waiter of a key's queue whose wait is not over and whose place is behind `last`.
+    pub(crate) fn next(&self, database: u16, key: &[u8], last: Place) -> Option<Arc<Waiter>> {
+        self.waiting(database, key).find(|waiter| waiter.wait.place > last).map(Arc::clone)
     }
 
-    /// The waiters of a key's queue whose wait is not over, first come first.
+    /// The waiters of a key's queue whose wait is not over, in the order of their places.
     pub(crate) fn waiting(&self, database: u16, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
         let queue = self.queues.get(database, key).into_iter().flat_map(|queue| queue.waiters.values());
         queue.filter(|waiter| !waiter.wait.claim.is_taken())
@@ -230,9 +229,9 @@ impl WaitQueues {
     }
 
     /// Removes a waiter from a key's queue, and returns it if it was still there.
-    pub(crate) fn leave(&mut self, database: u16, key: &Bytes, number: u64) -> Option<Arc<Waiter>> {
+    pub(crate) fn leave(&mut self, database: u16, key: &Bytes, place: Place) -> Option<Arc<Waiter>> {
         let queue = self.queues.get_mut(database, key)?;
-        let waiter = queue.waiters.remove(&number)?;
+        let waiter = queue.waiters.remove(&place)?;
         queue.several -= usize::from(waiter.wait.keys.len() > 1);
         if queue.waiters.is_empty() {
             self.queues.remove(database, key);

@@ -22,4 +22,4 @@ pub(crate) use history::{Excerpt, PastLock};
 pub use lint::{LockLint, Rule};
 pub use record::{Grant, GrantDetails};
 pub use requests::{HolderRequest, LateRequest, RefusedBy, RequestEvent, RequestOutcome, RequestWait};
-pub use rules::{Attempt, Found, Granted, Grants, LockRequest, Mode, Several, Standing, Term};
+pub use rules::{Attempt, Found, Granted, Grants, LockRequest, Mode, Priority, Several, Standing, Term};

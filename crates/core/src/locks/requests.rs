@@ -10,6 +10,7 @@ use redlatch_proto::clock::LockTime;
 
 use super::event::EndReason;
 use crate::state::clients::ClientId;
+use crate::state::wait::Place;
 
 /// What a request to take, extend, release or transfer a lock has come to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,8 +91,10 @@ pub struct RequestEvent {
 /// The wait of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestWait {
-    /// The number of the wait.
-    pub number: u64,
+    /// Its place in the queues, with the number of the wait.
+    pub place: Place,
+    /// PRIORITY of the request, 0 to 9.
+    pub priority: u8,
     /// Since when it waits.
     pub since: LockTime,
     /// Whether the log says that it waits for long.

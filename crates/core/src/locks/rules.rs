@@ -1,8 +1,8 @@
 //! The rules by which a lock is granted.
 //!
 //! Owns    [`LockRequest`], and how what a key holds stands to a request.
-//! Rule    a request that came later is not granted before one that waits. So a reader does not join other readers while a
-//!         writer waits, and a small request does not overtake a large one.
+//! Rule    a request is not granted before one that waits at a place before it. So a reader does not join other readers while
+//!         a writer waits, and a small request does not overtake a large one.
 //! Rule    a request of an owner that holds the lock already is the same grant again, except of a reentrant lock.
 
 use std::borrow::Cow;
@@ -29,6 +29,8 @@ pub struct LockRequest {
     pub meta: Box<[Bytes]>,
     /// The client that asks.
     pub client: ClientId,
+    /// How much it may be served before others that came earlier.
+    pub priority: Priority,
     /// ANY and MODE of a request for several locks; `None`: it has neither.
     pub several: Option<Box<Several>>,
 }
@@ -65,6 +67,15 @@ pub struct Mode {
 impl Mode {
     /// An exclusive lock.
     pub const EXCLUSIVE: Self = Self { kind: LockKind::Exclusive, permits: 1 };
+}
+
+/// PRIORITY of a request.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Priority {
+    /// From 0, the default, to 9.
+    pub level: u8,
+    /// How many milliseconds its place is before that of a request which comes at the same time without a priority.
+    pub gain_ms: u64,
 }
 
 /// What a request for several locks says beside their keys.

@@ -17,7 +17,7 @@ use super::login_delays::LoginTurn;
 use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
-use super::wait::{Claim, Wait, WaitFor};
+use super::wait::{Claim, Place, Wait, WaitFor};
 
 /// The state of one connection, from one request to the next.
 #[derive(Debug)]
@@ -179,13 +179,13 @@ impl Session {
 
     /// A command of this session that waits for its timeout alone; see [`Wait`].
     pub fn new_wait(&self, until: Option<LockTime>, answer: Vec<u8>) -> Arc<Wait> {
-        self.new_wait_for((0, WaitFor::Values), self.database, Vec::new(), until, answer)
+        self.new_wait_for((Place::default(), WaitFor::Values), self.database, Vec::new(), until, answer)
     }
 
-    /// A command of this session that waits for any of some keys of a database. `number` is its place among all waits.
+    /// A command of this session that waits for any of some keys of a database.
     pub(crate) fn new_wait_for(
         &self,
-        (number, kind): (u64, WaitFor),
+        (place, kind): (Place, WaitFor),
         database: u16,
         keys: Vec<Bytes>,
         until: Option<LockTime>,
@@ -193,7 +193,7 @@ impl Session {
     ) -> Arc<Wait> {
         let is_muted = self.replies != Replies::On;
         Arc::new(Wait {
-            number,
+            place,
             kind,
             until,
             answer,

@@ -119,6 +119,7 @@ macro_rules! numbers {
 // A size beyond the memory of a machine with 32 bits is the largest one.
 numbers! {
     i64: i64::MIN, i64::MAX;
+    u8: 0, u8::MAX as i64;
     u16: 0, u16::MAX as i64;
     u64: 0, i64::MAX;
     usize: 0, i64::MAX;

@@ -1,6 +1,7 @@
 //! The rows of the settings table, each with the handle by which its value is read: `settings.get(settings::LOCK_DELAY)`.
 
 use redlatch_proto::limits::{BULK_BYTES_MAX, DATABASES_MAX, REQUEST_BYTES_MAX};
+use redlatch_proto::lock::PRIORITY_MAX;
 
 use super::output_limits;
 use super::setting_value::Handle;
@@ -155,6 +156,10 @@ rows! {
         "Milliseconds that the locks of a session outlive its connection, unless LOCK.ACQUIRE names them.");
     LOCK_WAITERS_MAX: usize = live("lock-waiters-max", "10000", Kind::Integer(0, 10_000_000),
         "Requests that may wait for one lock; another is refused.");
+    LOCK_PRIORITY_AGEING: u64 = live("lock-priority-ageing", "10000", Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds that each step of PRIORITY moves a request forward in its queues.");
+    LOCK_PRIORITY_MAX: u8 = live("lock-priority-max", "9", Kind::Integer(0, PRIORITY_MAX as i64),
+        "The highest PRIORITY of a user whose rules name none.");
     LOCK_DEADLOCK: String = live("lock-deadlock", "refuse", Kind::OneOf(&["refuse", "warn", "off"]),
         "If requests wait for each other's locks: the youngest is refused, or a line is logged, or nothing happens.");
     LOCK_WAIT_WARN: u64 = live("lock-wait-warn", "1000", Kind::Integer(0, i32::MAX as i64),

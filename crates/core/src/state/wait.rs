@@ -28,6 +28,26 @@ pub enum WaitFor {
     Locks,
 }
 
+/// Where a wait stands in its queues, the same in all of them: behind every lower place.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Place {
+    /// The instant of its arrival in lock time, less what its priority gains: milliseconds, which may be below zero.
+    pub rank: i64,
+    /// The number of the wait, which no other wait of the server has: that of a later wait is higher.
+    pub number: u64,
+}
+
+impl Place {
+    /// Before those of all waits.
+    pub const FIRST: Self = Self { rank: i64::MIN, number: 0 };
+
+    /// The place of a request that arrives now, and that its priority moves forward by `gain_ms` milliseconds.
+    pub fn at(now: LockTime, gain_ms: u64, number: u64) -> Self {
+        let since_origin = |millis: u64| i64::try_from(millis).unwrap_or(i64::MAX);
+        Self { rank: since_origin(now.as_millis()).saturating_sub(since_origin(gain_ms)), number }
+    }
+}
+
 /// How a wait has ended, as its connection sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WaitEnd {
@@ -41,8 +61,8 @@ pub enum WaitEnd {
 
 #[derive(Debug)]
 pub struct Wait {
-    /// Its place among all waits of the server: the number of a later wait is higher.
-    pub number: u64,
+    /// Its place in the queues. Its number is the name of the wait.
+    pub place: Place,
     pub kind: WaitFor,
     /// When it times out; `None`: never.
     pub until: Option<LockTime>,

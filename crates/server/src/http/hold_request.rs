@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use hyper::Request;
 use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
-use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX, PERMITS_MAX};
+use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX};
 use redlatch_proto::log_name::readable;
 use redlatch_proto::options::{Given, Options, ROWS, Row, Takes};
 use serde_json::{Map, Value};
@@ -179,7 +179,7 @@ impl Fields {
                 Takes::Flag(note) => {
                     note(&mut given, self.get(name, Value::as_bool, "true or false")?.unwrap_or_default());
                 }
-                Takes::Number(note) => note(&mut given, self.within(name, 1..=PERMITS_MAX.into())?),
+                Takes::Number(least, most, note) => note(&mut given, self.within(name, least..=most)?),
                 Takes::Text(note) => note(&mut given, self.text(name)?.map(str::to_owned)),
             }
         }

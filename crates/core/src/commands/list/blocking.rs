@@ -226,7 +226,7 @@ fn pop_or_wait(
     let mut answer = Vec::new();
     Reply::new(&mut answer, call.reply.protocol()).null_array();
     let wait = {
-        let place = (call.view.queues().next_number(), WaitFor::Values);
+        let place = (call.view.queues().next_place(0), WaitFor::Values);
         call.session.new_wait_for(place, call.view.database(), keys, until, answer)
     };
     let also = pop.keys_also_changed();

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
-use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, PERMITS_MAX};
+use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, PERMITS_MAX, PRIORITY_MAX};
 use redlatch_proto::resp::Reply;
 use tracing::Level;
 
@@ -19,9 +19,9 @@ use super::{LEASE, millis_of, owner_of, session};
 use crate::commands::row::{Arg, block, integer, key, key_count, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, quarantine};
 use crate::keyspace::{Waiter, attempt, attempt_several};
-use crate::locks::{Attempt, Granted, LockRequest, Mode, RefusedBy, RequestOutcome, Several, Term};
+use crate::locks::{Attempt, Granted, LockRequest, Mode, Priority, RefusedBy, RequestOutcome, Several, Term};
 use crate::state::settings;
-use crate::state::wait::WaitFor;
+use crate::state::wait::{Place, WaitFor};
 use crate::types::lock::LockKind;
 
 /// The arguments of LOCK.ACQUIRE.
@@ -32,6 +32,7 @@ pub(super) const ARGS: &[Arg] = &[
     WAIT.maybe(),
     WHY.maybe(),
     JUST_TOKEN.maybe(),
+    PRIORITY.maybe(),
     KIND.maybe(),
     META.maybe(),
 ];
@@ -44,6 +45,7 @@ pub(super) const ARGS_OF_SEVERAL: &[Arg] = &[
     WAIT.maybe(),
     WHY.maybe(),
     JUST_TOKEN.maybe(),
+    PRIORITY.maybe(),
     ANY.maybe(),
     MODE.maybe().many(),
 ];
@@ -54,6 +56,7 @@ const SESSION: Arg =
     block("session", &[token("session", "SESSION"), integer("milliseconds").after("DELAY").maybe()]);
 const TERM: Arg = one_of("term", &[LEASE, SESSION]);
 const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
+const PRIORITY: Arg = integer("priority").after("PRIORITY");
 const WHY: Arg = token("why", "WHY");
 const JUST_TOKEN: Arg = token("just-token", "JUSTTOKEN");
 const PERMITS: Arg = block("permits", &[integer("permits").after("PERMITS"), integer("limit").after("OF")]);
@@ -68,6 +71,7 @@ const META: Arg =
 struct Options {
     term: TermOption,
     wait_ms: Option<u64>,
+    priority: Option<u8>,
     form: ReplyForm,
     mode: Mode,
     meta: Box<[Bytes]>,
@@ -84,11 +88,11 @@ impl Default for Options {
     fn default() -> Self {
         let (term, mode) = (TermOption::Absent, Mode::EXCLUSIVE);
         let form = ReplyForm::default();
-        Self { term, wait_ms: None, form, mode, meta: Box::default() }
+        Self { term, wait_ms: None, priority: None, form, mode, meta: Box::default() }
     }
 }
 
-/// Reads LEASE, SESSION, WAIT, WHY and JUSTTOKEN. Returns false if the next word is another option.
+/// Reads LEASE, SESSION, WAIT, PRIORITY, WHY and JUSTTOKEN. Returns false if the next word is another option.
 fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
     let has_term = !matches!(options.term, TermOption::Absent);
     if args.take("LEASE") && !has_term {
@@ -101,6 +105,8 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
         options.term = TermOption::Session { delay_ms };
     } else if options.wait_ms.is_none() && args.take("WAIT") {
         options.wait_ms = Some(millis_of(args.integer()?, 0, "wait")?);
+    } else if options.priority.is_none() && args.take("PRIORITY") {
+        options.priority = Some(level_of(args.integer()?)?);
     } else if !options.form.says_why && args.take("WHY") {
         options.form.says_why = true;
     } else if !options.form.is_just_token && args.take("JUSTTOKEN") {
@@ -109,6 +115,13 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
         return Ok(false);
     }
     Ok(true)
+}
+
+/// PRIORITY, as a number that is in range.
+fn level_of(level: i64) -> Result<u8, Refusal> {
+    let level = u8::try_from(level).ok().filter(|level| *level <= PRIORITY_MAX);
+    level
+        .ok_or_else(|| Refusal::said(format!("ERR priority must be a whole number from 0 to {PRIORITY_MAX}")))
 }
 
 /// Reads SHARED, PERMITS and REENTRANT. Returns false if the next word is another option.
@@ -205,11 +218,11 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     let (wait_ms, form) = (options.wait_ms.unwrap_or(0), options.form);
-    let request = request(call, owner, options);
+    let request = request(call, owner, options)?;
     let keys = vec![key];
     let attempted = match waits_for_end(call, wait_ms)? {
         true => Attempt::WAITS,
-        false => attempt(call.view, &keys[0], &request, None)?,
+        false => attempt(call.view, &keys[0], &request, before_waiting(call, &request))?,
     };
     let Granted { token, is_new } = match attempted {
         Attempt::Granted(granted) => granted,
@@ -237,10 +250,10 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     put_in_order(&mut keys, several.is_some())?;
 
     let (wait_ms, form) = (options.wait_ms.unwrap_or(0), options.form);
-    let request = LockRequest { several, ..request(call, owner, options) };
+    let request = LockRequest { several, ..request(call, owner, options)? };
     let attempted = match waits_for_end(call, wait_ms)? {
         true => Attempt::WAITS,
-        false => attempt_several(call.view, &keys, &request, None)?,
+        false => attempt_several(call.view, &keys, &request, before_waiting(call, &request))?,
     };
     let grants = match attempted {
         Attempt::Granted(grants) => grants,
@@ -280,7 +293,8 @@ fn put_in_order(keys: &mut Vec<Bytes>, keeps_order: bool) -> Result<(), Refusal>
     }
 }
 
-fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
+fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> Result<LockRequest, Refusal> {
+    let priority = priority(call, options.priority.unwrap_or(0))?;
     let settings = &call.shared.settings;
     let term = match options.term {
         TermOption::Absent => Term::Lease(settings.get(settings::LOCK_LEASE)),
@@ -291,7 +305,29 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
         }
     };
     let Options { mode, meta, .. } = options;
-    LockRequest { mode, owner, term, meta, client: call.session.client.id, several: None }
+    Ok(LockRequest { mode, owner, term, meta, client: call.session.client.id, priority, several: None })
+}
+
+/// What a priority gains.
+///
+/// # Errors
+/// The user may not ask for so much.
+fn priority(call: &Call<'_, '_>, level: u8) -> Result<Priority, Refusal> {
+    if level == 0 {
+        return Ok(Priority::default());
+    }
+    let settings = &call.shared.settings;
+    let most = settings.get(settings::LOCK_PRIORITY_MAX);
+    if level > most {
+        return Err(Refusal::said(format!("ERR priority is at most {most} for this user")));
+    }
+    let gain_ms = settings.get(settings::LOCK_PRIORITY_AGEING).saturating_mul(level.into());
+    Ok(Priority { level, gain_ms })
+}
+
+/// The place of a request that has not waited: behind all waits whose place is not worse.
+fn before_waiting(call: &Call<'_, '_>, request: &LockRequest) -> Place {
+    Place::at(call.view.now().lock, request.priority.gain_ms, u64::MAX)
 }
 
 /// Whether the request waits for the end of the quarantine.
@@ -341,7 +377,8 @@ fn park(
     // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.
     let mut answer = Vec::new();
     form.unseen(&mut Reply::new(&mut answer, call.reply.protocol()));
-    let place = (call.view.queues().lock_number(&keys, &request.owner), WaitFor::Locks);
+    let place =
+        (call.view.queues().lock_place(&keys, &request.owner, request.priority.gain_ms), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
     let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);

@@ -23,6 +23,7 @@ use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
 use crate::locks::Mode;
 use crate::state::clients::{Client, ClientId, Names};
 use crate::state::polling::{Pollers, Polls};
+use crate::state::wait::Place;
 use crate::types::lock::LockKind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -45,7 +46,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::FAST))
         .args(&[key("key"), text("value")]),
     Row::new(Group::Lock, "LOCK.WAITERS", SINCE, waiters)
-        .summary("Returns who waits for a lock, first come first.")
+        .summary("Returns who waits for a lock, in the order of its queue.")
         .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::LINEAR))
         .args(&[key("key")]),
     Row::new(Group::Lock, "LOCK.WHO", SINCE, who)
@@ -257,7 +258,7 @@ impl<'w> Waits<'w> {
 #[derive(Debug)]
 struct Edge {
     /// The place of the wait among all.
-    number: u64,
+    place: Place,
     owner: Bytes,
     waits_for: Bytes,
     held_by: Arc<[Bytes]>,
@@ -276,12 +277,12 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let holders = queue.lock.into_iter().flat_map(|held| held.holders);
         let held_by: Arc<[Bytes]> = holders.filter_map(|holder| holder.owner).collect();
         edges.extend(queue.waiters.iter().filter_map(|waiter| {
-            let (number, owner) = (waiter.wait.number, waiter.serve.asker()?.owner.clone());
+            let (place, owner) = (waiter.wait.place, waiter.serve.asker()?.owner.clone());
             let (waits_for, held_by) = (queue.key.clone(), Arc::clone(&held_by));
-            Some(Edge { number, owner, waits_for, held_by, choice: choice_of(waiter) })
+            Some(Edge { place, owner, waits_for, held_by, choice: choice_of(waiter) })
         }));
     })?;
-    edges.sort_by(|a, b| (a.number, &a.waits_for).cmp(&(b.number, &b.waits_for)));
+    edges.sort_by(|a, b| (a.place, &a.waits_for).cmp(&(b.place, &b.waits_for)));
     edges.extend(fair_edges(call, &reader)?);
 
     call.reply.array(edges.len());
@@ -313,7 +314,7 @@ fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Ref
             let owners = fair::queue_apart(call, &name, held.kind);
             let held_by: Arc<[Bytes]> = held.holders.into_iter().filter_map(|holder| holder.owner).collect();
             edges.extend(owners.into_iter().map(|owner| Edge {
-                number: u64::MAX,
+                place: Place { rank: i64::MAX, number: u64::MAX },
                 owner,
                 waits_for: name.clone(),
                 held_by: Arc::clone(&held_by),

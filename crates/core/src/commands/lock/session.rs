@@ -7,6 +7,7 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::{Protocol, Reply};
 
 use super::reader::Reader;
+use super::replies::maybe_bulk;
 use crate::commands::help;
 use crate::commands::lock::SINCE;
 use crate::commands::row::{Flags, Group, Row, one_of, text, token};
@@ -162,7 +163,8 @@ fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Tells the holder of a lock that somebody begins to wait for it, and who is the first that waits, if it has asked for that.
+/// Tells the holder of a lock that somebody begins to wait for it, and who is the first that waits, with its priority, if it
+/// has asked for that.
 #[derive(Debug)]
 pub(in crate::commands) struct Contended;
 
@@ -176,30 +178,31 @@ impl LockObserver for Contended {
             let mut holders = Vec::new();
             view.locks().each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| holders.push((client, token)));
             let queues = view.queues();
-            let first = queues.lock_waiters(key).next().filter(|first| first.wait.number < wait.number);
-            let first = first.and_then(|first| first.serve.asker()).map(|asker| asker.owner);
+            let first = queues.lock_waiters(key).next().filter(|first| first.wait.place < wait.place);
+            let first = first.and_then(|first| first.serve.asker());
+            let first = first.map(|asker| (asker.owner, asker.request.priority.level));
+            let first = first.or(event.owner.as_ref().map(|owner| (owner, wait.priority)));
             for (client, token) in holders {
                 if let Some(client) = registries.clients.get(client) {
-                    tell_contended(&client, (key, token), first.or(event.owner.as_ref()));
+                    tell_contended(&client, (key, token), first);
                 }
             }
         }
     }
 }
 
-fn tell_contended(client: &Client, (key, token): (&[u8], u64), waiter: Option<&Bytes>) {
+fn tell_contended(client: &Client, (key, token): (&[u8], u64), first: Option<(&Bytes, u8)>) {
     if !client.options.tells_contended.load(Relaxed) || client.protocol() != Protocol::Resp3 {
         return;
     }
     let mut message = Vec::new();
     let mut push = Reply::new(&mut message, Protocol::Resp3);
-    push.push(4);
+    push.push(5);
     push.bulk(b"lock-contended");
     push.bulk(key);
     push.integer(i64::try_from(token).unwrap_or(i64::MAX));
-    match waiter.filter(|_| Reader::of_client(client).may_see(key)) {
-        Some(waiter) => push.bulk(waiter),
-        None => push.null(),
-    }
+    let first = first.filter(|_| Reader::of_client(client).may_see(key));
+    maybe_bulk(&mut push, first.map(|(owner, _)| &owner[..]));
+    push.integer(first.map_or(0, |(_, priority)| priority.into()));
     client.deliver(&message);
 }

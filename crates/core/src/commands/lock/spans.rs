@@ -30,7 +30,7 @@ pub(in crate::commands) struct Spans {
 
 impl LockObserver for Spans {
     fn asked(&self, event: &RequestEvent, view: &mut View<'_>, _registries: &Registries) {
-        let begun = event.wait.and_then(|wait| self.waits.lock().remove(&wait.number));
+        let begun = event.wait.and_then(|wait| self.waits.lock().remove(&wait.place.number));
         if begun.is_none() && !tracing::span_enabled!(target: SPANS, Level::DEBUG) {
             return;
         }
@@ -38,7 +38,7 @@ impl LockObserver for Spans {
             RequestOutcome::Waits => {
                 if let (Some(wait), false) = (event.wait, begun.is_some()) {
                     let span = wait_span(event, wait, view);
-                    self.waits.lock().insert(wait.number, span);
+                    self.waits.lock().insert(wait.place.number, span);
                 }
                 return;
             }
@@ -66,7 +66,7 @@ fn wait_span(event: &RequestEvent, wait: RequestWait, view: &mut View<'_>) -> Sp
     }
     let queues = view.queues();
     let waiting =
-        queues.lock_waiters(event.key()).enumerate().find(|(_, other)| other.wait.number == wait.number);
+        queues.lock_waiters(event.key()).enumerate().find(|(_, other)| other.wait.place == wait.place);
     let asker = waiting.as_ref().and_then(|(_, waiter)| waiter.serve.asker());
     let mode = waiting.as_ref().and_then(|(_, waiter)| waiter.mode_of(event.key()));
     tracing::debug_span!(

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 
 use super::replies::answer_hold;
-use super::wait::FIRST;
 use super::{millis_of, owner_of, take_token};
 use crate::commands::{Call, Outcome};
 use crate::keyspace::{View, Waiter, attempt};
-use crate::locks::{EndReason, HolderRequest, LockRequest, RequestOutcome, Term};
+use crate::locks::{EndReason, HolderRequest, LockRequest, Priority, RequestOutcome, Term};
+use crate::state::wait::Place;
 
 pub(super) fn transfer(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
@@ -82,10 +82,10 @@ fn grant(
 ) -> Result<(), Refusal> {
     let mode = view.locks().mode_of(key, owner);
     let (owner_of_next, term) = (Bytes::copy_from_slice(new), Term::Lease(lease_ms));
-    let (meta, client, several) = (Box::default(), 0, None);
-    let request = LockRequest { mode, owner: owner_of_next, term, meta, client, several };
+    let (meta, client, priority, several) = (Box::default(), 0, Priority::default(), None);
+    let request = LockRequest { mode, owner: owner_of_next, term, meta, client, priority, several };
     end(view, key, owner);
-    attempt(view, key, &request, Some(FIRST)).map(drop)
+    attempt(view, key, &request, Place::FIRST).map(drop)
 }
 
 const NOT_HELD: &str = "NOTHELD the owner does not hold this lock, or not with this token";

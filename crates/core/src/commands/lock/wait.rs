@@ -27,15 +27,13 @@ use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
 use crate::state::quarantine::Quarantine;
 use crate::state::settings;
-use crate::state::wait::{Wait, WaitEnd};
+use crate::state::wait::{Place, Wait, WaitEnd};
 use crate::sync::Mutex;
 use crate::types::heap;
 use crate::types::lock::words_bytes;
 
 /// The name of a request that has waited: only late requests are named.
 const WAITING: &str = "LOCK.ACQUIRE";
-/// A place before those of all requests that wait.
-pub(super) const FIRST: u64 = 0;
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
 
@@ -94,7 +92,7 @@ impl Serve for Waiting {
         match &self.sought {
             Sought::All { held_at } => {
                 let from = held_at.load(Relaxed);
-                let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
+                let held = first_held(view, &self.wait.keys, &self.request, self.wait.place, from);
                 held_at.store(held.unwrap_or(from), Relaxed);
                 held.is_none()
             }
@@ -105,7 +103,7 @@ impl Serve for Waiting {
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
         let granted = match self.session_has_ended() {
             true => Err(session::no_such()),
-            false => self.attempt(view, self.wait.number),
+            false => self.attempt(view, self.wait.place),
         };
         self.answer(view, granted);
     }
@@ -116,7 +114,7 @@ impl Serve for Waiting {
 
     // If its session ends meanwhile, the lock ends with it.
     fn take_over(&self, view: &mut View<'_>) {
-        let granted = self.attempt(view, FIRST);
+        let granted = self.attempt(view, Place::FIRST);
         self.answer(view, granted);
     }
 
@@ -186,18 +184,18 @@ impl Waiting {
         outcome: RequestOutcome,
         keys: (&'n [u8], impl Iterator<Item = &'n [u8]> + Clone),
     ) {
-        let (number, since, is_traced) = (self.wait.number, self.since, self.is_traced);
-        let is_reported = self.is_reported.load(Relaxed);
-        let wait = Some(RequestWait { number, since, is_reported, is_traced });
+        let (place, since, is_traced) = (self.wait.place, self.since, self.is_traced);
+        let (priority, is_reported) = (self.request.priority.level, self.is_reported.load(Relaxed));
+        let wait = Some(RequestWait { place, priority, since, is_reported, is_traced });
         let asked = Asked { owner: Some(&self.request.owner), name: WAITING, wait };
         view.locks().comes_to(outcome, keys, AskingClient { client: &self.client, warn_ms: 0 }, asked);
     }
 
     /// Takes what it can have at this place of the queues.
-    fn attempt(&self, view: &mut View<'_>, number: u64) -> Result<Attempt<Grants>, Refusal> {
+    fn attempt(&self, view: &mut View<'_>, place: Place) -> Result<Attempt<Grants>, Refusal> {
         let attempted = match &self.wait.keys[..] {
-            [key] if self.request.several.is_none() => attempt(view, key, &self.request, Some(number))?,
-            keys => return attempt_several(view, keys, &self.request, Some(number)),
+            [key] if self.request.several.is_none() => attempt(view, key, &self.request, place)?,
+            keys => return attempt_several(view, keys, &self.request, place),
         };
         Ok(match attempted {
             Attempt::Granted(granted) => Attempt::Granted(Grants::All(granted)),
@@ -246,7 +244,7 @@ impl Waiting {
         found: &mut Option<BTreeMap<Bytes, Mode>>,
     ) -> bool {
         let mut may_have =
-            |key: &[u8], mode: Mode| is_grantable(view, key, (&self.request.owner, mode), self.wait.number);
+            |key: &[u8], mode: Mode| is_grantable(view, key, (&self.request.owner, mode), self.wait.place);
         let keys = &self.wait.keys;
         let mode = self.request.mode_of(keys, key);
         match may_have(key, mode) {

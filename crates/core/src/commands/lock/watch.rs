@@ -131,7 +131,7 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
             break;
         }
     }
-    let ahead = view.queues().lock_waiters(line.key).position(|other| other.wait.number == wait.number);
+    let ahead = view.queues().lock_waiters(line.key).position(|other| other.wait.place == wait.place);
     line.position = ahead.map(|ahead| ahead.saturating_add(1));
     line.queue = Some(view.queues().lock_queue_len(line.key));
     line.log(&shared.registries, held.as_ref(), now.lock);

@@ -212,8 +212,9 @@ fn mutation() -> BoxedStrategy<Mutation> {
             let details = GrantDetails { session, meta: meta.into() };
             Mutation::Grant { database, key, grant, details }
         }),
-        1 => (place(), bytes(), prop::option::of(number())).prop_map(|((database, key), owner, number)| {
-            Mutation::Place { database, key, owner, number }
+        1 => (place(), bytes(), prop::option::of(any::<(i64, u64)>())).prop_map(|((database, key), owner, place)| {
+            let place = place.map(|(rank, number)| Place { rank, number });
+            Mutation::Place { database, key, owner, place }
         }),
         6 => (place(), object(), deadline()).prop_map(|((database, key), object, deadline)| {
             Mutation::PutObject { database, key, object, deadline }

@@ -15,6 +15,7 @@ use crate::locks::{Grant, GrantDetails};
 use crate::state::lock_sessions::{RestoredLock, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
+use crate::state::wait::Place;
 use crate::sync::Mutex;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
@@ -398,8 +399,8 @@ fn a_place_is_copied_once_though_its_shard_takes_many_steps() {
         replay.apply(&Mutation::Put { database: 0, key, value, deadline: None });
     }
     for owner in [&b"one"[..], b"two"].map(Bytes::from_static) {
-        let (key, number) = (Bytes::from_static(b"lock"), Some(3));
-        replay.apply(&Mutation::Place { database: 0, key, owner, number });
+        let (key, place) = (Bytes::from_static(b"lock"), Some(Place { rank: 1, number: 3 }));
+        replay.apply(&Mutation::Place { database: 0, key, owner, place });
     }
     replay.finish(LockTime::from_millis(1), 0);
     let (mut cursor, mut steps) = (CopyCursor::default(), 0);

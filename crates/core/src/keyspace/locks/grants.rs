@@ -9,10 +9,12 @@ use crate::keyspace::{Entry, Lease, View};
 use crate::locks::{
     Attempt, EndReason, Found, GrantDetails, Granted, Grants, LockRequest, Mode, RefusedBy, Standing,
 };
+use crate::state::wait::Place;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Typed};
 
-/// Grants the lock `key`, if it can be granted now. `number` is the place of a request that has waited.
+/// Grants the lock `key`, if it can be granted now. `place`: where it waits, or would wait, which is
+/// behind all that wait if nothing was said of its priority.
 ///
 /// # Errors
 /// The key holds something that is no lock, or the owner holds the lock in another way.
@@ -20,11 +22,11 @@ pub fn attempt(
     view: &mut View<'_>,
     key: &[u8],
     request: &LockRequest,
-    number: Option<u64>,
+    place: Place,
 ) -> Result<Attempt, Refusal> {
     let granted = match standing(view, key, &request.owner, request.mode)? {
         Standing::Mine(token) => Granted { token: token.unwrap_or_else(|| view.next_token()), is_new: false },
-        Standing::Open if !others_wait(view, key, number) => {
+        Standing::Open if !others_wait(view, key, place) => {
             Granted { token: view.next_token(), is_new: true }
         }
         Standing::Open => return Ok(Attempt::Refused { at: 0, by: RefusedBy::Awaited }),
@@ -45,7 +47,7 @@ pub(crate) fn attempt_several(
     view: &mut View<'_>,
     keys: &[Bytes],
     request: &LockRequest,
-    number: Option<u64>,
+    place: Place,
 ) -> Result<Attempt<Grants>, Refusal> {
     let (mut found, mut refused) = (Vec::with_capacity(keys.len()), None);
     for (at, key) in keys.iter().enumerate() {
@@ -54,7 +56,7 @@ pub(crate) fn attempt_several(
                 found.push((at, Some(token)));
                 continue;
             }
-            Standing::Open if !others_wait(view, key, number) => {
+            Standing::Open if !others_wait(view, key, place) => {
                 found.push((at, None));
                 continue;
             }
@@ -109,15 +111,13 @@ pub(crate) fn first_held(
     view: &mut View<'_>,
     keys: &[Bytes],
     request: &LockRequest,
-    number: u64,
+    place: Place,
     from: usize,
 ) -> Option<usize> {
     (from..keys.len())
         .chain(0..from)
         // An error is the answer.
-        .find(|at| {
-            is_grantable(view, &keys[*at], (&request.owner, request.mode_at(*at)), number) == Ok(false)
-        })
+        .find(|at| is_grantable(view, &keys[*at], (&request.owner, request.mode_at(*at)), place) == Ok(false))
 }
 
 /// Whether nothing keeps a request that waits from the lock of a key.
@@ -128,21 +128,18 @@ pub(crate) fn is_grantable(
     view: &mut View<'_>,
     key: &[u8],
     (owner, mode): (&[u8], Mode),
-    number: u64,
+    place: Place,
 ) -> Result<bool, Refusal> {
     Ok(match standing(view, key, owner, mode)? {
         Standing::Mine(_) => true,
-        Standing::Open => !others_wait(view, key, Some(number)),
+        Standing::Open => !others_wait(view, key, place),
         Standing::Held => false,
     })
 }
 
-/// Whether requests wait for the lock that came before this one.
-fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
-    view.queues()
-        .lock_waiters(key)
-        .next()
-        .is_some_and(|first| number.is_none_or(|own| first.wait.number < own))
+/// Whether requests wait for the lock before this place.
+fn others_wait(view: &mut View<'_>, key: &[u8], place: Place) -> bool {
+    view.queues().lock_waiters(key).next().is_some_and(|first| first.wait.place < place)
 }
 
 #[inline]

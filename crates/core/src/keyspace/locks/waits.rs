@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
+use crate::state::wait::Place;
 use crate::sync::Mutex;
 use crate::types::heap;
 use crate::types::lock::LockKind;
@@ -78,8 +79,8 @@ impl LockWaits {
     pub fn enter(&self, waiter: &Arc<Waiter>) {
         let Some(asker) = waiter.serve.asker() else { return };
         let mut register = self.0.lock();
-        register.by_number.insert(waiter.wait.number, Arc::clone(waiter));
-        register.by_owner.entry(asker.owner.clone()).or_default().insert(waiter.wait.number);
+        register.by_number.insert(waiter.wait.place.number, Arc::clone(waiter));
+        register.by_owner.entry(asker.owner.clone()).or_default().insert(waiter.wait.place.number);
     }
 
     /// The wait of that number is over. Returns the request, if it was there.
@@ -240,9 +241,9 @@ struct Search<'s> {
     reached: Vec<Reached>,
     /// The owners whose requests have been reached.
     owners: BTreeSet<Bytes>,
-    /// The keys that were looked at for an edge, by database, and the last request for which they were. Another request that
-    /// is before it in the queue finds nothing new there.
-    followed: [BTreeMap<u16, BTreeMap<Bytes, u64>>; 2],
+    /// The keys that were looked at for an edge, by database, and the place of the last request for which they were. Another
+    /// request that is before it in the queue finds nothing new there.
+    followed: [BTreeMap<u16, BTreeMap<Bytes, Place>>; 2],
     /// How many things it may still look at.
     looks: usize,
 }
@@ -277,7 +278,7 @@ impl Search<'_> {
 
     fn is_followed(&self, edge: Edge, waiter: &Waiter, key: &Bytes) -> bool {
         let last = self.followed[edge as usize].get(&waiter.wait.database).and_then(|keys| keys.get(key));
-        last.is_some_and(|last| edge == Edge::Holder || waiter.wait.number <= *last)
+        last.is_some_and(|last| edge == Edge::Holder || waiter.wait.place <= *last)
     }
 
     /// The other owners that a request waits for at a key, without those that have been reached.
@@ -310,10 +311,8 @@ impl Search<'_> {
                 }
             }
             Edge::Ahead if view.queues().lock_waits_for_several(key) > 0 => {
-                let ahead = view
-                    .queues()
-                    .lock_waiters(key)
-                    .take_while(|other| other.wait.number < waiter.wait.number);
+                let ahead =
+                    view.queues().lock_waiters(key).take_while(|other| other.wait.place < waiter.wait.place);
                 for other in ahead.take(self.looks) {
                     looks += 1;
                     let waits_for_several = other.wait.keys.len() > 1 && !other.has_choice();
@@ -327,7 +326,7 @@ impl Search<'_> {
         // For another owner, the owner of this request may close the circle.
         if !has_own {
             let keys = self.followed[edge as usize].entry(waiter.wait.database).or_default();
-            keys.insert(key.clone(), waiter.wait.number);
+            keys.insert(key.clone(), waiter.wait.place);
         }
         Continue(found)
     }
@@ -377,7 +376,7 @@ fn closed(reached: &[Reached], last: Link) -> Circle {
     let (mut links, mut next) = (Vec::new(), Some(last));
     while let Some(link) = next {
         let from = &reached[link.from];
-        if from.waiter.wait.number > youngest.wait.number {
+        if from.waiter.wait.place.number > youngest.wait.place.number {
             youngest = &from.waiter;
         }
         links.push((link.key, link.awaited));

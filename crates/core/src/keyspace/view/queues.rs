@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::View;
 use crate::journal::Mutation;
 use crate::keyspace::Waiter;
-use crate::state::wait::{Wait, WaitFor};
+use crate::state::wait::{Place, Wait, WaitFor};
 
 /// The queues of a view's shards.
 #[derive(Debug)]
@@ -18,8 +18,7 @@ pub struct ViewQueues<'v, 'k> {
 }
 
 impl<'v> ViewQueues<'v, '_> {
-    /// Puts a command that waits into the queues of its keys, at their ends unless it has come back to an earlier place. All
-    /// its keys must be in shards that are locked.
+    /// Puts a command that waits into the queues of its keys, at its place. All its keys must be in shards that are locked.
     pub fn park(&mut self, waiter: &Arc<Waiter>) {
         for key in &waiter.wait.keys {
             let index = self.view.keyspace.shard_of(self.view.keyspace.hash(key));
@@ -30,7 +29,7 @@ impl<'v> ViewQueues<'v, '_> {
             }
         }
         self.link(waiter, true);
-        self.record_place(waiter, Some(waiter.wait.number));
+        self.record_place(waiter, Some(waiter.wait.place));
     }
 
     /// Links the shards that a command uses when it is served, as long as it is in queues. They are locked.
@@ -50,30 +49,32 @@ impl<'v> ViewQueues<'v, '_> {
 
     /// Tells the journal of a cluster at which place a call waits for a lock; `None`: it waits no longer. A call that waits
     /// for several locks has no place that is kept.
-    pub(in crate::keyspace) fn record_place(&mut self, waiter: &Waiter, number: Option<u64>) {
+    pub(in crate::keyspace) fn record_place(&mut self, waiter: &Waiter, place: Option<Place>) {
         if !self.view.keyspace.keeps_places() {
             return;
         }
         if let (Some(asker), [key]) = (waiter.serve.asker(), &waiter.wait.keys[..]) {
             let (database, owner) = (waiter.wait.database, &asker.owner[..]);
-            self.view.changes.record_some(|| Some(Mutation::Place { database, key, owner, number }));
+            self.view.changes.record_some(|| Some(Mutation::Place { database, key, owner, place }));
         }
     }
 
-    /// The number for a wait that begins now. Its keys must be in shards that are locked.
-    pub fn next_number(&self) -> u64 {
-        self.view.keyspace.waits.fetch_add(1, Ordering::Relaxed)
+    /// The place of a wait that begins now, moved forward by `gain_ms` milliseconds. Its keys must be in shards that are
+    /// locked.
+    pub fn next_place(&self, gain_ms: u64) -> Place {
+        let number = self.view.keyspace.waits.fetch_add(1, Ordering::Relaxed);
+        Place::at(self.view.now().lock, gain_ms, number)
     }
 
-    /// Like [`ViewQueues::next_number`], for a wait for the locks of these keys: that of the place that its owner had under
-    /// an earlier leader, if it has come back to it.
-    pub(crate) fn lock_number(&mut self, keys: &[Bytes], owner: &[u8]) -> u64 {
+    /// Like [`ViewQueues::next_place`], for a wait for the locks of these keys: the place that its owner had under an earlier
+    /// leader, if it has come back to it.
+    pub(crate) fn lock_place(&mut self, keys: &[Bytes], owner: &[u8], gain_ms: u64) -> Place {
         let (database, now) = (self.view.database, self.view.now().lock);
         let kept = match keys {
             [key] => self.view.shard_state(key).places.take((database, key), owner, now),
             _ => None,
         };
-        kept.unwrap_or_else(|| self.next_number())
+        kept.unwrap_or_else(|| self.next_place(gain_ms))
     }
 
     /// Removes a command from the queues of its keys, all of which must be in shards that are locked. Commands that it kept
@@ -83,7 +84,7 @@ impl<'v> ViewQueues<'v, '_> {
         for key in &wait.keys {
             let index = self.view.keyspace.shard_of(self.view.keyspace.hash(key));
             let queue = self.view.locked.held(index).queues.of(wait.kind);
-            if let Some(waiter) = queue.leave(wait.database, key, wait.number) {
+            if let Some(waiter) = queue.leave(wait.database, key, wait.place) {
                 left = Some(waiter);
                 if wait.kind == WaitFor::Locks {
                     self.view.changes.ready(wait.database, key.clone());
@@ -96,7 +97,7 @@ impl<'v> ViewQueues<'v, '_> {
         left
     }
 
-    /// The commands that wait for the lock of a key, first come first.
+    /// The commands that wait for the lock of a key, in the order of their places.
     pub fn lock_waiters(self, key: &[u8]) -> impl Iterator<Item = &'v Arc<Waiter>> {
         let database = self.view.database;
         self.view.shard_state(key).queues.locks.waiting(database, key)
@@ -130,19 +131,19 @@ impl<'v> ViewQueues<'v, '_> {
     fn serve_values(&mut self, key: &Bytes) {
         let (database, index) =
             (self.view.database, self.view.keyspace.shard_of(self.view.keyspace.hash(key)));
-        let mut from = 0;
+        let mut last = Place::FIRST;
         // The queue may be long: it is scanned once, and only while the key has something to take.
         while !self.view.locked.held(index).queues.values.is_empty()
             && self.view.entry(key).occupied().is_some()
-            && let Some(waiter) = self.view.locked.held(index).queues.values.next(database, key, from)
+            && let Some(waiter) = self.view.locked.held(index).queues.values.next(database, key, last)
         {
-            from = waiter.wait.number + 1;
+            last = waiter.wait.place;
             if waiter.serve.is_ready(self.view, key) && waiter.wait.claim.take() {
                 if waiter.wait.keys.len() == 1 {
                     self.leave(&waiter.wait);
                     waiter.wait.leave();
                 } else {
-                    self.view.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
+                    self.view.locked.held(index).queues.values.leave(database, key, waiter.wait.place);
                 }
                 waiter.serve.serve(self.view, key);
             }
@@ -153,14 +154,14 @@ impl<'v> ViewQueues<'v, '_> {
     fn serve_locks(&mut self, key: &Bytes) {
         let (database, index) =
             (self.view.database, self.view.keyspace.shard_of(self.view.keyspace.hash(key)));
-        let mut from = 0;
-        while let Some(waiter) = self.view.locked.held(index).queues.locks.next(database, key, from) {
+        let mut last = Place::FIRST;
+        while let Some(waiter) = self.view.locked.held(index).queues.locks.next(database, key, last) {
             if !waiter.serve.is_ready(self.view, key) {
                 return;
             }
-            from = waiter.wait.number + 1;
+            last = waiter.wait.place;
             if waiter.wait.claim.take() {
-                self.view.locked.held(index).queues.locks.leave(database, key, waiter.wait.number);
+                self.view.locked.held(index).queues.locks.leave(database, key, waiter.wait.place);
                 // Its other queues go on without it, too.
                 if waiter.wait.keys.len() > 1 {
                     self.leave(&waiter.wait);
