@@ -157,14 +157,20 @@ fn waits_and_hand_overs_are_timed() {
     };
     holder.send(b"LOCK.ACQUIRE a me\r\n");
     read_grant(&mut holder);
-    waiter.send(b"LOCK.ACQUIRE a you WAIT 60000\r\n");
+    waiter.send(b"LOCK.ACQUIRE a you WAIT 60000 PRIORITY 4\r\n");
     queued(1.0);
-    assert_eq!(Scrape::of(&server).value("redlatch_lock_queue_longest"), 1.0);
+    Scrape::of(&server).assert(&[
+        ("redlatch_lock_queue_longest", 1.0),
+        ("redlatch_lock_waiting{priority=\"0\"}", 0.0),
+        ("redlatch_lock_waiting{priority=\"4\"}", 1.0),
+    ]);
     pass(&server, 3_000);
     assert_eq!(holder.ask(b"LOCK.RELEASE a me\r\n"), ":1");
     read_grant(&mut waiter);
     holder.send(b"LOCK.ACQUIRE a me WAIT 2000\r\n");
     queued(1.0);
+    let waiting = ["4", "0"].map(|level| format!("redlatch_lock_waiting{{priority=\"{level}\"}}"));
+    Scrape::of(&server).assert(&[(&waiting[0], 0.0), (&waiting[1], 1.0)]);
     pass(&server, 2_001);
     assert_eq!(holder.line(), "*-1");
 

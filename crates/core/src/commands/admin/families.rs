@@ -69,6 +69,10 @@ const FAMILIES: &[FamilyRow] = &[
     counter("lock_refused", "Requests for locks that were not granted.", |seen| {
         one(seen.counts.locks.refused)
     }),
+    gauge("lock_waiting", "Requests that wait in the queue of a lock, by priority.", |seen| {
+        let counts = seen.shared.locks.waits.by_priority().into_iter().enumerate();
+        counts.map(|(level, count)| labeled("priority", level.to_string(), Value::Integer(count))).collect()
+    }),
     histogram("lock_wait_seconds", "Time that requests waited in the queue of a lock, by outcome.", |seen| {
         let waits = Waited::NAMES.into_iter().zip(seen.counts.locks.waits);
         waits.map(|(name, durations)| labeled("outcome", name, Value::Durations(durations))).collect()

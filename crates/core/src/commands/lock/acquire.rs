@@ -317,7 +317,8 @@ fn priority(call: &Call<'_, '_>, level: u8) -> Result<Priority, Refusal> {
         return Ok(Priority::default());
     }
     let settings = &call.shared.settings;
-    let most = settings.get(settings::LOCK_PRIORITY_MAX);
+    let own = call.session.account.user().priority_max();
+    let most = own.unwrap_or_else(|| settings.get(settings::LOCK_PRIORITY_MAX));
     if level > most {
         return Err(Refusal::said(format!("ERR priority is at most {most} for this user")));
     }

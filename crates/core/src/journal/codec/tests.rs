@@ -347,6 +347,18 @@ fn what_only_earlier_programs_have_written_is_refused_by_name() {
 }
 
 #[test]
+fn a_place_of_an_earlier_program_is_behind_all_until_a_replay_knows_when_it_was_taken() {
+    let place = |bytes: &[u8]| match decoded(bytes) {
+        Ok(Mutation::Place { owner, place, .. }) => (owner, place),
+        other => panic!("{other:?}"),
+    };
+    let old = [tag::PLACE, 0, 1, b'k', 2, b'm', b'e', 1, 0x85, 1];
+    let rank = i64::MAX;
+    assert_eq!(place(&old), (Bytes::from_static(b"me"), Some(Place { rank, number: 133 })));
+    assert_eq!(place(&[tag::PLACE, 0, 1, b'k', 2, b'm', b'e', 0]), (Bytes::from_static(b"me"), None));
+}
+
+#[test]
 fn a_count_is_not_believed_before_the_elements_are_there() {
     for head in [&[tag::LIST][..], &[tag::SET, 0], &[tag::HASH, 0], &[tag::LOCK, tag::SHARED]] {
         let mut object = head.to_vec();
