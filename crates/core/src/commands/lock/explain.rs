@@ -40,7 +40,9 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (mut queue, mut line) = (Vec::new(), Vec::new());
     for waiter in call.view.queues().lock_waiters(name) {
         queue.extend(waiter.serve.asker().map(|asker| asker.owner.clone()));
-        line.extend(InLine::of(waiter, name).filter(|_| queue.len() <= SENTENCES_MAX));
+        if line.len() < SENTENCES_MAX {
+            line.extend(InLine::of(waiter, name));
+        }
     }
     // Who waits in the queue of a fair lock polls it, too.
     let pollers = match fair.is_empty() {

@@ -199,6 +199,12 @@ fn object() -> BoxedStrategy<Object> {
     prop_oneof![hash, list, lock, set, sorted_set, stream].boxed()
 }
 
+/// A place in the queues, or none.
+fn rank() -> BoxedStrategy<Option<Place>> {
+    let place = any::<(i64, u64)>().prop_map(|(rank, number)| Place { rank, number });
+    prop::option::of(place).boxed()
+}
+
 fn mutation() -> BoxedStrategy<Mutation> {
     let place = || (any::<u16>(), bytes());
     let grant = (place(), [number(), number(), number()], prop::option::of(small()), session(), pairs(3));
@@ -212,8 +218,7 @@ fn mutation() -> BoxedStrategy<Mutation> {
             let details = GrantDetails { session, meta: meta.into() };
             Mutation::Grant { database, key, grant, details }
         }),
-        1 => (place(), bytes(), prop::option::of(any::<(i64, u64)>())).prop_map(|((database, key), owner, place)| {
-            let place = place.map(|(rank, number)| Place { rank, number });
+        1 => (place(), bytes(), rank()).prop_map(|((database, key), owner, place)| {
             Mutation::Place { database, key, owner, place }
         }),
         6 => (place(), object(), deadline()).prop_map(|((database, key), object, deadline)| {
