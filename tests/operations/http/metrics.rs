@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redlatch::{Server, WallTime};
 use redlatch_core::types::lock::LockKind;
+use redlatch_proto::lock::PRIORITY_MAX;
 use redlatch_testing::commands::table;
 
 use super::server;
@@ -319,6 +320,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
                 "kind" => LockKind::NAMES.contains(&value.as_str()),
                 "le" => value == "+Inf" || value.parse::<f64>().is_ok(),
                 "outcome" => ["granted", "refused", "abandoned"].contains(&value.as_str()),
+                "priority" => value.parse().is_ok_and(|level: u8| level <= PRIORITY_MAX),
                 "prefix" => ["other", prefix].contains(&value.as_str()),
                 "reason" => REASONS.contains(&value.as_str()),
                 "version" => value == env!("CARGO_PKG_VERSION"),
@@ -328,7 +330,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
             assert!(is_known, "{line}");
         }
     }
-    let all = ["command", "kind", "le", "outcome", "prefix", "reason", "version", "worker"];
+    let all = ["command", "kind", "le", "outcome", "prefix", "priority", "reason", "version", "worker"];
     assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), all);
 }
 

@@ -1,8 +1,8 @@
 //! The metric families of a server, as a monitoring system collects them.
 //!
 //! Owns    [`FAMILIES`], the rows with labels and histograms. All others are the rows of the metrics table that change.
-//! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, names of commands, and the prefixes that
-//!         the operator has listed. Keys, owners and names of clients are no labels.
+//! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, priorities, names of commands, and the
+//!         prefixes that the operator has listed. Keys, owners and names of clients are no labels.
 
 use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
