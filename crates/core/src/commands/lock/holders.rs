@@ -254,7 +254,7 @@ impl More {
 
     /// How many fields it has.
     fn len(self) -> usize {
-        self.choice.map_or(0, |_| 2) + usize::from(self.priority > 0)
+        usize::from(self.priority > 0).saturating_add(self.choice.map_or(0, |_| 2))
     }
 }
 
