@@ -199,7 +199,7 @@ mod queueing {
     use super::*;
     use lock_queues::{DEFECTS, Defect, LockQueueSimulation, Names};
 
-    // Shows P-first-come, P-no-dead-client, P-one-holder, P-tokens-rise.
+    // Shows P-first-come, P-no-dead-client, P-one-holder, P-priority-bounded, P-tokens-rise.
     #[test]
     fn locks_are_granted_in_order_with_rising_tokens_and_every_loss_is_told() {
         for names in [Names::Own, Names::Shared] {
@@ -207,7 +207,7 @@ mod queueing {
         }
     }
 
-    // Breaks P-first-come, P-no-dead-client, P-tokens-rise.
+    // Breaks P-first-come, P-no-dead-client, P-priority-bounded, P-tokens-rise.
     #[test]
     fn every_broken_lock_queue_is_caught() {
         assert_caught(DEFECTS, |seed, defect| LockQueueSimulation::new(seed, Names::Own, defect).run());

@@ -239,7 +239,7 @@ impl Locks {
         Ok(found)
     }
 
-    /// Who waits for a key, first come first.
+    /// Who waits for a key, in the order of its queue.
     ///
     /// # Errors
     /// The server cannot be asked, refuses, or has no LOCK commands.

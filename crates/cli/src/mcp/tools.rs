@@ -305,7 +305,7 @@ const TOOLS: &[Tool] = &[
             ITS_KEY,
             FREE,
             HELD,
-            always("queue", Shape::Objects, "Who waits, first come first, at most 100."),
+            always("queue", Shape::Objects, "Who waits, in the order of the queue, at most 100."),
         ],
         changes_locks: false,
         call: Call::Who,

@@ -81,7 +81,7 @@ pub(crate) struct LockQueue<'q> {
     pub key: &'q Bytes,
     /// The lock, if it is held.
     pub lock: Option<HeldLock>,
-    /// The calls that wait, first come first.
+    /// The calls that wait, in the order of their places.
     pub waiters: Vec<&'q Arc<Waiter>>,
 }
 
