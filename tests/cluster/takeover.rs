@@ -124,11 +124,13 @@ fn a_leader_that_was_stopped_answers_nothing_that_it_has_not_committed() {
     }
 }
 
-/// Calls of these owners begin to wait for `lock`, one after the other.
+/// Calls of these owners, with their options, begin to wait for `lock`, one after the other.
 fn wait_in_turn(node: &Node, owners: &[&str]) -> Vec<Link> {
     let begin = |(number, owner): (usize, &&str)| {
         let mut link = Link::to(node.address()).expect("a node");
-        link.send(&["LOCK.ACQUIRE", "lock", owner, "LEASE", "60000", "WAIT", "60000"]).expect("a socket");
+        let words = ["LOCK.ACQUIRE", "lock"].into_iter().chain(owner.split(' '));
+        let words: Vec<&str> = words.chain(["LEASE", "60000", "WAIT", "60000"]).collect();
+        link.send(&words).expect("a socket");
         wait_until("the wait", || waiting_owners(node).len() > number);
         link
     };
@@ -175,6 +177,23 @@ fn waiters_that_come_back_under_their_names_keep_their_places() {
         }
         assert!(super::harness::token_in(&back[0].next().expect("a grant")).is_some());
     }
+}
+
+// Shows P-places-kept.
+#[test]
+#[ignore = "needs etcd"]
+fn a_priority_counts_under_the_next_leader_too() {
+    let etcd = Etcd::start_one(&[]);
+    let (mut leader, mut standby) = pair(&etcd, &[]);
+    assert!(standby.acquire("lock", "holder").is_some());
+    let _waits = wait_in_turn(&leader, &["one", "two PRIORITY 2", "three PRIORITY 1", "four"]);
+    assert_eq!(waiting_owners(&leader), ["two", "three", "one", "four"]);
+    assert_eq!(leader.ask(&["SET", "k", "what was there before is committed"]), text("OK"));
+    leader.signal(Signal::SIGKILL);
+    standby.wait_for("This node leads");
+    let back = ["four", "new PRIORITY 9", "one", "three PRIORITY 1", "late", "two PRIORITY 2"];
+    let _waits = wait_in_turn(&standby, &back);
+    assert_eq!(waiting_owners(&standby), ["new", "two", "three", "one", "four", "late"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use redlatch::lock::{Error, Fence, Guard, Locks, Lost, OnUnavailable};
+use redlatch::lock::{Error, Fence, Guard, HoldEvent, Locks, Lost, OnUnavailable};
 use redlatch::{Server, WallTime, When};
 use tokio::time::Instant;
 
@@ -50,6 +50,23 @@ mod acquisitions {
         assert_eq!((holder.left_ms, &holder.meta[&b"job"[..]][..]), (Some(30_000), &b"backup"[..]));
         assert_eq!(locks.who("a").await.unwrap().as_ref(), Some(&*held));
         assert_eq!(locks.who("b").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_holder_learns_who_is_the_first_to_wait_and_with_which_priority() {
+        let (server, locks) = manual().await;
+        let (_hold, mut events) = locks.lock("a").acquire().hold_told().await.unwrap();
+        let mut waiters = Vec::new();
+        for (owner, priority, first) in
+            [("one", 0, ("one", 0)), ("two", 5, ("two", 5)), ("three", 4, ("two", 5))]
+        {
+            let mut waiter = StreamClient::new(server.stream());
+            let words = ["LOCK.ACQUIRE", "a", owner, "WAIT", "60000", "PRIORITY", &priority.to_string()];
+            waiter.say(&words).await;
+            waiters.push(waiter);
+            let waiter = Some(first.0.as_bytes().to_vec());
+            assert_eq!(events.next().await.unwrap(), HoldEvent::Contended { waiter, priority: first.1 });
+        }
     }
 
     #[tokio::test]

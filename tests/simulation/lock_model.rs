@@ -3,7 +3,10 @@
 //! Owns    locks as lists of holders, one list of all requests that wait, and what every client is told.
 //! Rule    it shares no code with the server. Every search is a scan.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// `lock-priority-ageing`: less than requests wait, so that those of each priority overtake some of the others.
+pub(super) const AGEING_MS: u64 = 7;
 
 /// How a lock is shared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,12 +64,18 @@ pub(super) struct Request {
     /// Kind and permits for each key.
     pub(super) modes: Vec<(Kind, u32)>,
     pub(super) any: Option<usize>,
+    pub(super) priority: u64,
     pub(super) term: Term,
     pub(super) says_why: bool,
     pub(super) is_just_token: bool,
 }
 
 impl Request {
+    /// What a request that comes at this time is ordered by.
+    fn rank(&self, now_ms: u64) -> i64 {
+        now_ms as i64 - (self.priority * AGEING_MS) as i64
+    }
+
     /// Whether it needs fewer locks than it names.
     fn has_choice(&self) -> bool {
         self.any.is_some_and(|any| any < self.keys.len())
@@ -119,7 +128,7 @@ pub(super) enum Reason {
 pub(super) struct Model {
     pub(super) now_ms: u64,
     pub(super) keys: BTreeMap<String, Held>,
-    /// First come first.
+    /// By rank; of the same rank, first come first.
     pub(super) waiters: Vec<Waiter>,
     pub(super) connections: Vec<Connection>,
     /// Messages to the channels of locks, in no order.
@@ -145,16 +154,22 @@ impl Model {
         if let Some(text) = refused {
             return self.reply(who, format!("-{text}\r\n"));
         }
-        if self.is_ready(&request, self.waiters.len(), None) {
-            return self.grant(&request, self.waiters.len(), 0);
+        let rank = request.rank(self.now_ms);
+        let at = self.waiters.partition_point(|other| other.request.rank(other.since_ms) <= rank);
+        if self.is_ready(&request, at, None) {
+            return self.grant(&request, at, 0);
         }
         if wait_ms == 0 {
             let refusal = self.refusal(&request);
             return self.reply(who, refusal);
         }
         let until_ms = self.now_ms + wait_ms;
-        self.waiters.push(Waiter { request, since_ms: self.now_ms, until_ms });
-        if self.refuses_circles && self.closes_circle() {
+        let behind = self.waiters[at..].iter().flat_map(|other| &other.request.keys);
+        let passed: BTreeSet<String> = behind.filter(|key| request.keys.contains(key)).cloned().collect();
+        self.waiters.insert(at, Waiter { request, since_ms: self.now_ms, until_ms });
+        self.serve(passed);
+        let start = self.waiters.iter().position(|waiter| waiter.request.who == who);
+        if self.refuses_circles && start.is_some_and(|start| self.closes_circle(start)) {
             let waiter = self.leave(who);
             self.reply(who, "-DEADLOCK".to_owned());
             self.serve(waiter.request.keys);
@@ -518,7 +533,7 @@ impl Model {
         }
     }
 
-    /// Whether a request can be answered: `ahead` requests came before it, and `ended` may have become free. One that needs
+    /// Whether a request can be answered: `ahead` requests are before it, and `ended` may have become free. One that needs
     /// fewer locks than it names looks at the others only if it may have that one. It sees the error of another key only
     /// when it would be granted.
     fn is_ready(&self, request: &Request, ahead: usize, ended: Option<&str>) -> bool {
@@ -700,9 +715,8 @@ impl Model {
         self.map(who, &[("refused", self.map(who, &fields))])
     }
 
-    /// Whether the last request waits for itself, by way of others.
-    fn closes_circle(&self) -> bool {
-        let start = self.waiters.len() - 1;
+    /// Whether this request, which has just begun to wait, waits for itself, by way of others.
+    fn closes_circle(&self, start: usize) -> bool {
         let (mut seen, mut open) = (vec![false; self.waiters.len()], vec![start]);
         while let Some(at) = open.pop() {
             for owner in self.awaited_by(at) {

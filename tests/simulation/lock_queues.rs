@@ -10,7 +10,7 @@ use redlatch_core::keyspace::Due;
 use redlatch_core::state::session::Session;
 
 use super::lock_balance::{Balance, Counted};
-use super::lock_model::{Held, Kind, Model, Request, Term, Told};
+use super::lock_model::{AGEING_MS, Held, Kind, Model, Request, Term, Told};
 use super::parts::{Fault, Machine, Replica, standing};
 use crate::support::reply::Reply;
 use crate::support::rng::Rng;
@@ -35,6 +35,8 @@ pub(crate) enum Defect {
     ReusesTokens,
     /// Nobody is told that a lock is lost.
     TellsNobody,
+    /// A priority moves no request forward.
+    TreatsAllAlike,
 }
 
 pub(crate) const DEFECTS: &[Defect] = &[
@@ -46,6 +48,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
     Defect::LosesWakeUps,
     Defect::ReusesTokens,
     Defect::TellsNobody,
+    Defect::TreatsAllAlike,
 ];
 
 /// What all runs of one kind have in common.
@@ -115,6 +118,8 @@ impl LockQueueSimulation {
         let policy = if names == Names::Own { "refuse" } else { "off" };
         let settings = &simulation.machine.engine.shared().settings;
         settings.set("lock-deadlock", policy).expect("a policy");
+        let ageing_ms = if defect == Defect::TreatsAllAlike { 0 } else { AGEING_MS };
+        settings.set("lock-priority-ageing", &ageing_ms.to_string()).expect("milliseconds");
         let listens = ["PSUBSCRIBE", "__lock__:*"];
         simulation.machine.keyspace().keep_history(ENDS_MAX);
         simulation.operate(&["LOCK.HISTORY"]);
@@ -236,6 +241,14 @@ impl LockQueueSimulation {
         wait_ms
     }
 
+    fn priority(&mut self, words: &mut Vec<String>) -> u64 {
+        let priority = if self.rng.one_in(3) { self.rng.below_u64(10) } else { 0 };
+        if priority > 0 {
+            words.extend(["PRIORITY".to_owned(), priority.to_string()]);
+        }
+        priority
+    }
+
     fn why(&mut self, words: &mut Vec<String>) -> bool {
         let says_why = self.rng.one_in(2);
         words.extend(says_why.then(|| "WHY".to_owned()));
@@ -248,6 +261,7 @@ impl LockQueueSimulation {
         let mut words = vec!["LOCK.ACQUIRE".to_owned(), key.clone(), owner.clone()];
         words.extend(term_words);
         let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
+        let priority = self.priority(&mut words);
         let (mut kind, mut permits) = (Kind::Exclusive, 1);
         match self.rng.below(8) {
             0..=2 => {}
@@ -266,8 +280,9 @@ impl LockQueueSimulation {
             }
         }
         let (modes, any) = (vec![(kind, permits)], None);
+        let keys = vec![key];
         let request =
-            Request { who, keys: vec![key], owner, modes, any, term, says_why, is_just_token: false };
+            Request { who, keys, owner, modes, any, priority, term, says_why, is_just_token: false };
         self.model.acquire(request, wait_ms);
         self.ask(who, words)
     }
@@ -281,10 +296,12 @@ impl LockQueueSimulation {
         let (term_words, term) = self.term(who);
         words.extend(term_words);
         let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
+        let priority = self.priority(&mut words);
         keys.sort();
         keys.dedup();
         let (modes, any) = (vec![(Kind::Exclusive, 1); keys.len()], None);
-        let request = Request { who, keys, owner, modes, any, term, says_why, is_just_token: false };
+        let request =
+            Request { who, keys, owner, modes, any, priority, term, says_why, is_just_token: false };
         self.model.acquire(request, wait_ms);
         self.ask(who, words)
     }
@@ -306,10 +323,10 @@ impl LockQueueSimulation {
         let any = (!self.rng.one_in(3)).then(|| 1 + self.rng.below(keys.len()));
         words.extend(any.iter().flat_map(|any| ["ANY".to_owned(), any.to_string()]));
         let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
-        let is_just_token = self.rng.one_in(4);
+        let (priority, is_just_token) = (self.priority(&mut words), self.rng.one_in(4));
         words.extend(is_just_token.then(|| "JUSTTOKEN".to_owned()));
         let modes = (1..=keys.len()).map(|at| self.mode(at, any.is_none(), &mut words)).collect();
-        let request = Request { who, keys, owner, modes, any, term, says_why, is_just_token };
+        let request = Request { who, keys, owner, modes, any, priority, term, says_why, is_just_token };
         self.model.acquire(request, wait_ms);
         self.ask(who, words)
     }

@@ -75,6 +75,10 @@ const WAYS: &[Way] = &[
     way("LOCK.ACQUIRE", &["LOCK.ACQUIRE", "k", "me"]),
     way("LOCK.ACQUIRE WHY", &["LOCK.ACQUIRE", "k", "me", "WHY"]),
     Way { passes: &["a shared lock"], ..way("LOCK.ACQUIRE SHARED", &["LOCK.ACQUIRE", "k", "me", "SHARED"]) },
+    Way {
+        passes: &["a request for it and another lock"],
+        ..way("LOCK.ACQUIRE PRIORITY", &["LOCK.ACQUIRE", "k", "me", "PRIORITY", "1"])
+    },
     way("LOCK.ACQUIRE REENTRANT", &["LOCK.ACQUIRE", "k", "me", "REENTRANT"]),
     way("LOCK.ACQUIRE PERMITS", &["LOCK.ACQUIRE", "k", "me", "PERMITS", "1", "OF", "2"]),
     way("LOCK.MACQUIRE", &["LOCK.MACQUIRE", "2", "k", "y", "me"]),

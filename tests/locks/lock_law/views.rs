@@ -159,6 +159,7 @@ impl Views {
         let seen: Vec<String> = items(&reply).iter().map(plain).collect();
         let mut expected: Vec<Vec<String>> = Vec::new();
         let waits = (model.waits_for.as_ref() == Some(at)).then(|| "1 in line".to_owned());
+        let line = waits.is_some().then(|| vec!["first in line: next".to_owned()]);
         match model.keys.get(at) {
             Some(Slot::Lock { kind, limit, holds, .. }) => {
                 expected.extend(holds.iter().map(|hold| held_facts(world, model, (kind, *limit), hold)));
@@ -167,6 +168,7 @@ impl Views {
         }
         expected[0].extend(waits);
         expected[0].extend(model.polled(at).map(|_| "1 polling".to_owned()));
+        expected.extend(line);
         let mut ends: Vec<&End> = model.ends.iter().filter(|end| end.place == *at).collect();
         ends.sort_by_key(|end| std::cmp::Reverse((end.at, end.hold.token)));
         expected.extend(ends.iter().map(|end| end_facts(world, model, end)));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redlatch::{Server, WallTime};
 use redlatch_core::types::lock::LockKind;
+use redlatch_proto::lock::PRIORITY_MAX;
 use redlatch_testing::commands::table;
 
 use super::server;
@@ -157,14 +158,20 @@ fn waits_and_hand_overs_are_timed() {
     };
     holder.send(b"LOCK.ACQUIRE a me\r\n");
     read_grant(&mut holder);
-    waiter.send(b"LOCK.ACQUIRE a you WAIT 60000\r\n");
+    waiter.send(b"LOCK.ACQUIRE a you WAIT 60000 PRIORITY 4\r\n");
     queued(1.0);
-    assert_eq!(Scrape::of(&server).value("redlatch_lock_queue_longest"), 1.0);
+    Scrape::of(&server).assert(&[
+        ("redlatch_lock_queue_longest", 1.0),
+        ("redlatch_lock_waiting{priority=\"0\"}", 0.0),
+        ("redlatch_lock_waiting{priority=\"4\"}", 1.0),
+    ]);
     pass(&server, 3_000);
     assert_eq!(holder.ask(b"LOCK.RELEASE a me\r\n"), ":1");
     read_grant(&mut waiter);
     holder.send(b"LOCK.ACQUIRE a me WAIT 2000\r\n");
     queued(1.0);
+    let waiting = ["4", "0"].map(|level| format!("redlatch_lock_waiting{{priority=\"{level}\"}}"));
+    Scrape::of(&server).assert(&[(&waiting[0], 0.0), (&waiting[1], 1.0)]);
     pass(&server, 2_001);
     assert_eq!(holder.line(), "*-1");
 
@@ -313,6 +320,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
                 "kind" => LockKind::NAMES.contains(&value.as_str()),
                 "le" => value == "+Inf" || value.parse::<f64>().is_ok(),
                 "outcome" => ["granted", "refused", "abandoned"].contains(&value.as_str()),
+                "priority" => value.parse().is_ok_and(|level: u8| level <= PRIORITY_MAX),
                 "prefix" => ["other", prefix].contains(&value.as_str()),
                 "reason" => REASONS.contains(&value.as_str()),
                 "version" => value == env!("CARGO_PKG_VERSION"),
@@ -322,7 +330,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
             assert!(is_known, "{line}");
         }
     }
-    let all = ["command", "kind", "le", "outcome", "prefix", "reason", "version", "worker"];
+    let all = ["command", "kind", "le", "outcome", "prefix", "priority", "reason", "version", "worker"];
     assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), all);
 }
 

@@ -234,7 +234,7 @@ fn clients_at_work(server: &Server) -> Vec<Peer> {
     ] {
         assert!(!one.ask(format!("{request}\r\n").as_bytes()).starts_with('-'), "{request}");
     }
-    two.send(b"LOCK.MACQUIRE 2 lock:a lock:b you ANY 1 WAIT 600000\r\n");
+    two.send(b"LOCK.MACQUIRE 2 lock:a lock:b you ANY 1 WAIT 600000 PRIORITY 1\r\n");
     wait_until("one waits", || {
         get(server.http_addr(), "/api/lock?key=lock:a").body.contains("\"waiting\":1")
     });

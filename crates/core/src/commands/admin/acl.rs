@@ -171,7 +171,8 @@ fn getuser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     let user = account.user();
     let mut selectors = user.selectors();
-    call.reply.map(6);
+    let priority_max = user.priority_max();
+    call.reply.map(if priority_max.is_some() { 7 } else { 6 });
     call.reply.bulk(b"flags");
     let flags = user.flags();
     call.reply.set(flags.len());
@@ -187,6 +188,10 @@ fn getuser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for selector in more {
         call.reply.map(3);
         show(call, selector);
+    }
+    if let Some(most) = priority_max {
+        call.reply.bulk(b"lock-priority-max");
+        call.reply.integer(most.into());
     }
     Ok(Outcome::Replied)
 }

@@ -1,8 +1,8 @@
 //! The metric families of a server, as a monitoring system collects them.
 //!
 //! Owns    [`FAMILIES`], the rows with labels and histograms. All others are the rows of the metrics table that change.
-//! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, names of commands, and the prefixes that
-//!         the operator has listed. Keys, owners and names of clients are no labels.
+//! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, priorities, names of commands, and the
+//!         prefixes that the operator has listed. Keys, owners and names of clients are no labels.
 
 use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
@@ -68,6 +68,10 @@ const FAMILIES: &[FamilyRow] = &[
     }),
     counter("lock_refused", "Requests for locks that were not granted.", |seen| {
         one(seen.counts.locks.refused)
+    }),
+    gauge("lock_waiting", "Requests that wait in the queue of a lock, by priority.", |seen| {
+        let counts = seen.shared.locks.waits.by_priority().into_iter().enumerate();
+        counts.map(|(level, count)| labeled("priority", level.to_string(), Value::Integer(count))).collect()
     }),
     histogram("lock_wait_seconds", "Time that requests waited in the queue of a lock, by outcome.", |seen| {
         let waits = Waited::NAMES.into_iter().zip(seen.counts.locks.waits);

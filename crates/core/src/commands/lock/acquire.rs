@@ -92,7 +92,7 @@ impl Default for Options {
     }
 }
 
-/// Reads LEASE, SESSION, WAIT, PRIORITY, WHY and JUSTTOKEN. Returns false if the next word is another option.
+/// Reads LEASE, SESSION, WAIT, WHY, JUSTTOKEN and PRIORITY. Returns false if the next word is another option.
 fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
     let has_term = !matches!(options.term, TermOption::Absent);
     if args.take("LEASE") && !has_term {
@@ -105,12 +105,12 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
         options.term = TermOption::Session { delay_ms };
     } else if options.wait_ms.is_none() && args.take("WAIT") {
         options.wait_ms = Some(millis_of(args.integer()?, 0, "wait")?);
-    } else if options.priority.is_none() && args.take("PRIORITY") {
-        options.priority = Some(level_of(args.integer()?)?);
     } else if !options.form.says_why && args.take("WHY") {
         options.form.says_why = true;
     } else if !options.form.is_just_token && args.take("JUSTTOKEN") {
         options.form.is_just_token = true;
+    } else if options.priority.is_none() && args.take("PRIORITY") {
+        options.priority = Some(level_of(args.integer()?)?);
     } else {
         return Ok(false);
     }
@@ -120,8 +120,8 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
 /// PRIORITY, as a number that is in range.
 fn level_of(level: i64) -> Result<u8, Refusal> {
     let level = u8::try_from(level).ok().filter(|level| *level <= PRIORITY_MAX);
-    level
-        .ok_or_else(|| Refusal::said(format!("ERR priority must be a whole number from 0 to {PRIORITY_MAX}")))
+    let range = || format!("ERR priority must be a whole number from 0 to {PRIORITY_MAX}");
+    level.ok_or_else(|| Refusal::said(range()))
 }
 
 /// Reads SHARED, PERMITS and REENTRANT. Returns false if the next word is another option.
@@ -317,7 +317,8 @@ fn priority(call: &Call<'_, '_>, level: u8) -> Result<Priority, Refusal> {
         return Ok(Priority::default());
     }
     let settings = &call.shared.settings;
-    let most = settings.get(settings::LOCK_PRIORITY_MAX);
+    let own = call.session.account.user().priority_max();
+    let most = own.unwrap_or_else(|| settings.get(settings::LOCK_PRIORITY_MAX));
     if level > most {
         return Err(Refusal::said(format!("ERR priority is at most {most} for this user")));
     }

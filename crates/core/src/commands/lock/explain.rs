@@ -12,7 +12,7 @@ use redlatch_proto::log_name::readable;
 use super::{SINCE, fair};
 use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome, Shared};
-use crate::keyspace::{HeldLock, LockHolder, Shown};
+use crate::keyspace::{HeldLock, LockHolder, Shown, Waiter};
 use crate::locks::EndReason;
 use crate::locks::{Excerpt, PastLock};
 use crate::state::clients::ClientId;
@@ -37,9 +37,12 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let fair = fair::queue_of(call, name)?;
     let held = call.view.locks().held_key(name, Shown::First(usize::MAX));
     let past = call.view.locks().past(name);
-    let mut queue: Vec<Bytes> = Vec::new();
+    let (mut queue, mut line) = (Vec::new(), Vec::new());
     for waiter in call.view.queues().lock_waiters(name) {
         queue.extend(waiter.serve.asker().map(|asker| asker.owner.clone()));
+        if line.len() < SENTENCES_MAX {
+            line.extend(InLine::of(waiter, name));
+        }
     }
     // Who waits in the queue of a fair lock polls it, too.
     let pollers = match fair.is_empty() {
@@ -50,8 +53,9 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let teller = Teller { shared: call.shared, now: call.now, you: owner };
     let mut sentences = teller.holders(held.as_ref());
     if let Some(first) = sentences.first_mut() {
-        first.push_str(&teller.waiting(&queue, pollers));
+        first.push_str(&teller.waiting(&queue, (&line, held.as_ref()), pollers));
     }
+    sentences.extend(teller.in_line(&line, held.as_ref()));
     sentences.extend(teller.ends(held.as_ref(), &past));
     sentences.extend(call.shared.beside.as_ref().map(|beside| {
         format!("read from {}: times begin when a reading has seen them, ends are inferred", beside.address)
@@ -60,6 +64,61 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(sentences.len());
     sentences.iter().for_each(|sentence| call.reply.bulk(sentence.as_bytes()));
     Ok(Outcome::Replied)
+}
+
+/// A request in the queue.
+struct InLine {
+    /// Its owner and its priority.
+    who: String,
+    /// What it needs beside the key; empty: nothing.
+    needs: String,
+    /// The size of the semaphore of which it needs permits.
+    limit: Option<u32>,
+}
+
+impl InLine {
+    fn of(waiter: &Waiter, key: &[u8]) -> Option<Self> {
+        let (asker, mode) = (waiter.serve.asker()?, waiter.mode_of(key)?);
+        let priority = match asker.request.priority.level {
+            0 => String::new(),
+            level => format!(" with priority {level}"),
+        };
+        let of_lock = match mode.kind {
+            LockKind::Permits(_) if mode.permits == 1 => Some("1 permit".to_owned()),
+            LockKind::Permits(_) => Some(format!("{} permits", mode.permits)),
+            LockKind::Shared => Some("a share".to_owned()),
+            LockKind::Exclusive | LockKind::Reentrant => None,
+        };
+        let keys = waiter.wait.keys.len();
+        let of_keys = match asker.request.any() {
+            Some(any) => Some(format!("any {any} of {keys} keys")),
+            None => (keys > 1).then(|| format!("all of {keys} keys")),
+        };
+        let needs: Vec<String> = of_lock.into_iter().chain(of_keys).collect();
+        let who = readable(asker.owner) + &priority;
+        Some(Self { who, needs: needs.join(", "), limit: mode.kind.limit() })
+    }
+
+    /// What keeps the request at this place waiting, if this one is the first in line. `need`: the word for what the
+    /// first needs itself.
+    fn before(&self, (place, need): (usize, &str), held: Option<&HeldLock>) -> String {
+        let (who, needs) = (&self.who, &self.needs);
+        let mut text = match (place, needs.is_empty()) {
+            (0, true) => String::new(),
+            (0, false) => format!("{need} {needs}"),
+            (_, true) => format!(", behind {who}"),
+            (_, false) => format!(", behind {who}, which needs {needs}"),
+        };
+        let limit = held.map_or(self.limit, |held| held.kind.limit());
+        if let (Some(_), Some(limit)) = (self.limit, limit) {
+            let taken = held.iter().flat_map(|held| &held.holders).map(|holder| holder.permits);
+            match taken.fold(limit, u32::saturating_sub) {
+                1 => text.push_str("; 1 is free"),
+                free => text.push_str(&format!("; {free} are free")),
+            }
+        }
+        text
+    }
 }
 
 /// Words facts for one reader.
@@ -123,9 +182,18 @@ impl Teller<'_> {
     }
 
     /// Who waits, as the end of a sentence.
-    fn waiting(&self, queue: &[Bytes], pollers: usize) -> String {
+    fn waiting(
+        &self,
+        queue: &[Bytes],
+        (line, held): (&[InLine], Option<&HeldLock>),
+        pollers: usize,
+    ) -> String {
         let mut text = match queue.iter().position(|owner| self.is_you(owner)) {
-            Some(place) => format!("; you are {} in line", ordinal(place)),
+            Some(place) => {
+                let first = line.first();
+                let behind = first.map(|first| first.before((place, " and need"), held)).unwrap_or_default();
+                format!("; you are {} in line{behind}", ordinal(place))
+            }
             None if queue.is_empty() => String::new(),
             None => format!("; {} in line", queue.len()),
         };
@@ -133,6 +201,17 @@ impl Teller<'_> {
             text.push_str(&format!("; {pollers} polling"));
         }
         text
+    }
+
+    /// Each request that waits, for those who do not ask as one of them.
+    fn in_line(&self, line: &[InLine], held: Option<&HeldLock>) -> Vec<String> {
+        let Some(first) = line.first().filter(|_| self.you.is_none()) else { return Vec::new() };
+        let told = line.iter().enumerate().map(|(place, InLine { who, needs, .. })| {
+            let needs =
+                if needs.is_empty() || place == 0 { String::new() } else { format!(", needs {needs}") };
+            format!("{} in line: {who}{needs}{}", ordinal(place), first.before((place, ", needs"), held))
+        });
+        told.collect()
     }
 
     /// How earlier holders have lost or released the lock, the newest first.

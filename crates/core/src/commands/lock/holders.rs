@@ -207,7 +207,7 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             since: Some(polls.since),
             how: "polling",
             mode: Mode { kind: *kind, permits: 1 },
-            choice: None,
+            more: More::default(),
         })
     });
     let kind = kind.unwrap_or(LockKind::Reentrant);
@@ -217,7 +217,7 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         since: None,
         how: "queued",
         mode: Mode { kind, permits: 1 },
-        choice: None,
+        more: More::default(),
     });
     // Each of these is in order of time. The queue of the server comes first.
     let waiters: Vec<_> = askers.chain(fair).chain(pollers).collect();
@@ -235,22 +235,35 @@ struct Waits<'w> {
     since: Option<LockTime>,
     how: &'static str,
     mode: Mode,
-    choice: Choice,
+    more: More,
 }
 
-/// How many locks a request with ANY waits for, and of how many; `None`: for all that it names.
-type Choice = Option<(usize, usize)>;
+/// What only some requests that wait have.
+#[derive(Clone, Copy, Debug, Default)]
+struct More {
+    /// How many locks a request with ANY waits for, and of how many; `None`: for all that it names.
+    choice: Option<(usize, usize)>,
+    priority: u8,
+}
 
-fn choice_of(waiter: &Waiter) -> Choice {
-    let any = waiter.serve.asker().and_then(|asker| asker.request.any());
-    any.map(|any| (any, waiter.wait.keys.len()))
+impl More {
+    fn of(asker: &Asker<'_>, waiter: &Waiter) -> Self {
+        let choice = asker.request.any().map(|any| (any, waiter.wait.keys.len()));
+        Self { choice, priority: asker.request.priority.level }
+    }
+
+    /// How many fields it has.
+    fn len(self) -> usize {
+        usize::from(self.priority > 0).saturating_add(self.choice.map_or(0, |_| 2))
+    }
 }
 
 impl<'w> Waits<'w> {
     fn of_waiter(waiter: &'w Waiter, key: &[u8]) -> Option<Self> {
-        let (Asker { owner, client, since, .. }, mode) = (waiter.serve.asker()?, waiter.mode_of(key)?);
+        let (asker, mode) = (waiter.serve.asker()?, waiter.mode_of(key)?);
+        let Asker { owner, client, since, .. } = asker;
         let (owner, client, since) = (Some(owner), Some(&**client), Some(since));
-        Some(Self { owner, client, since, how: "queued", mode, choice: choice_of(waiter) })
+        Some(Self { owner, client, since, how: "queued", mode, more: More::of(&asker, waiter) })
     }
 }
 
@@ -262,7 +275,7 @@ struct Edge {
     owner: Bytes,
     waits_for: Bytes,
     held_by: Arc<[Bytes]>,
-    choice: Choice,
+    more: More,
 }
 
 fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -277,9 +290,10 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let holders = queue.lock.into_iter().flat_map(|held| held.holders);
         let held_by: Arc<[Bytes]> = holders.filter_map(|holder| holder.owner).collect();
         edges.extend(queue.waiters.iter().filter_map(|waiter| {
-            let (place, owner) = (waiter.wait.place, waiter.serve.asker()?.owner.clone());
+            let asker = waiter.serve.asker()?;
+            let (place, owner) = (waiter.wait.place, asker.owner.clone());
             let (waits_for, held_by) = (queue.key.clone(), Arc::clone(&held_by));
-            Some(Edge { place, owner, waits_for, held_by, choice: choice_of(waiter) })
+            Some(Edge { place, owner, waits_for, held_by, more: More::of(&asker, waiter) })
         }));
     })?;
     edges.sort_by(|a, b| (a.place, &a.waits_for).cmp(&(b.place, &b.waits_for)));
@@ -288,11 +302,11 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(edges.len());
     for edge in edges {
         let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
-        answer.reply.map(edge.choice.map_or(3, |_| 5));
+        answer.reply.map(edge.more.len().saturating_add(3));
         answer.field("owner").bulk(&edge.owner);
         answer.field("waits-for").bulk(&edge.waits_for);
         answer.field("held-by").bulks(&edge.held_by);
-        answer.choice(edge.choice);
+        answer.more(edge.more);
     }
     Ok(Outcome::Replied)
 }
@@ -318,7 +332,7 @@ fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Ref
                 owner,
                 waits_for: name.clone(),
                 held_by: Arc::clone(&held_by),
-                choice: None,
+                more: More::default(),
             }));
         }
         if cursor == 0 {
@@ -386,7 +400,7 @@ impl<'r, 'o> Answer<'r, 'o> {
 
     fn waits(&mut self, waits: &Waits<'_>) {
         let waited = waits.since.map(|since| self.now.lock.millis_since(since));
-        self.reply.map(waits.choice.map_or(6, |_| 8));
+        self.reply.map(waits.more.len().saturating_add(6));
         self.owner(waits.owner);
         self.field("client");
         self.client(waits.client);
@@ -394,14 +408,16 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.field("how").bulk(waits.how.as_bytes());
         self.field("kind").bulk(waits.mode.kind.name().as_bytes());
         self.field("permits").integer(waits.mode.permits.into());
-        self.choice(waits.choice);
+        self.more(waits.more);
     }
 
-    /// The fields that only a request with ANY has.
-    fn choice(&mut self, choice: Choice) {
-        if let Some((any, of)) = choice {
+    fn more(&mut self, more: More) {
+        if let Some((any, of)) = more.choice {
             self.field("any").count(any);
             self.field("of").count(of);
+        }
+        if more.priority > 0 {
+            self.field("priority").integer(more.priority.into());
         }
     }
 

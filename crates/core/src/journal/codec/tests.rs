@@ -199,6 +199,12 @@ fn object() -> BoxedStrategy<Object> {
     prop_oneof![hash, list, lock, set, sorted_set, stream].boxed()
 }
 
+/// A place in the queues, or none.
+fn rank() -> BoxedStrategy<Option<Place>> {
+    let place = any::<(i64, u64)>().prop_map(|(rank, number)| Place { rank, number });
+    prop::option::of(place).boxed()
+}
+
 fn mutation() -> BoxedStrategy<Mutation> {
     let place = || (any::<u16>(), bytes());
     let grant = (place(), [number(), number(), number()], prop::option::of(small()), session(), pairs(3));
@@ -212,8 +218,7 @@ fn mutation() -> BoxedStrategy<Mutation> {
             let details = GrantDetails { session, meta: meta.into() };
             Mutation::Grant { database, key, grant, details }
         }),
-        1 => (place(), bytes(), prop::option::of(any::<(i64, u64)>())).prop_map(|((database, key), owner, place)| {
-            let place = place.map(|(rank, number)| Place { rank, number });
+        1 => (place(), bytes(), rank()).prop_map(|((database, key), owner, place)| {
             Mutation::Place { database, key, owner, place }
         }),
         6 => (place(), object(), deadline()).prop_map(|((database, key), object, deadline)| {
@@ -344,6 +349,18 @@ fn what_only_earlier_programs_have_written_is_refused_by_name() {
     }
     assert_eq!(edit(&[tag::HASH_DEADLINE, 1, b'f', 1, 9]), Err(FIELD_DEADLINE));
     assert_eq!(put_of(&[tag::HASH, 0, 1, 1, b'f', 1, b'v', 1, 9]), Err(FIELD_DEADLINE));
+}
+
+#[test]
+fn a_place_of_an_earlier_program_is_behind_all_until_a_replay_knows_when_it_was_taken() {
+    let place = |bytes: &[u8]| match decoded(bytes) {
+        Ok(Mutation::Place { owner, place, .. }) => (owner, place),
+        other => panic!("{other:?}"),
+    };
+    let old = [tag::PLACE, 0, 1, b'k', 2, b'm', b'e', 1, 0x85, 1];
+    let rank = i64::MAX;
+    assert_eq!(place(&old), (Bytes::from_static(b"me"), Some(Place { rank, number: 133 })));
+    assert_eq!(place(&[tag::PLACE, 0, 1, b'k', 2, b'm', b'e', 0]), (Bytes::from_static(b"me"), None));
 }
 
 #[test]

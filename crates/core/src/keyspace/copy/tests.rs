@@ -374,6 +374,33 @@ fn an_edit_of_a_key_that_is_not_copied_yet_does_no_harm() {
     }
 }
 
+#[test]
+fn a_place_that_is_kept_is_not_behind_what_comes_later() {
+    let keyspace = keyspace(4, 7, None);
+    let mut replay = keyspace.replay();
+    let mut keep = |now, owner: &'static [u8], rank, number| {
+        replay.at(LockTime::from_millis(now));
+        let (key, owner, place) =
+            (Bytes::from_static(b"k"), Bytes::from_static(owner), Some(Place { rank, number }));
+        replay.apply(&Mutation::Place { database: 0, key, owner, place });
+    };
+    // Of a journal whose places have no rank, and of a clock that was ahead.
+    keep(10, b"first", i64::MAX, 1);
+    keep(20, b"second", i64::MAX, 5);
+    keep(20, b"ahead", 21, 6);
+    keep(30, b"forward", -70, 7);
+    replay.finish(LockTime::from_millis(30), 0);
+    let mut view = View::lock(&keyspace, ShardSet::Keys(&[b"k"]), 0, now(30), Events::default());
+    let keys = [Bytes::from_static(b"k")];
+    let mut place = |owner: &[u8]| view.queues().lock_place(&keys, owner, 0);
+    let found = [&b"forward"[..], b"first", b"second", b"ahead", b"new"].map(&mut place);
+    let expected =
+        [(-70, 7), (10, 1), (20, 5), (20, 6), (30, 8)].map(|(rank, number)| Place { rank, number });
+    assert_eq!(found, expected);
+    assert!(found.is_sorted());
+    view.finish(&Registries::default());
+}
+
 /// Counts the places that it receives.
 #[derive(Debug, Default)]
 struct PlaceCounter(Mutex<usize>);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redlatch_proto::clock::{LockTime, Now};
+use redlatch_proto::lock::PRIORITY_MAX;
 use smallvec::SmallVec;
 
 use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
@@ -32,6 +33,8 @@ pub struct LockWaits(Mutex<Register>);
 struct Register {
     by_number: BTreeMap<u64, Arc<Waiter>>,
     by_owner: BTreeMap<Bytes, BTreeSet<u64>>,
+    /// How many requests of each priority there are.
+    by_priority: [u64; PRIORITIES],
     /// Requests of lower numbers are not returned by [`LockWaits::overdue`] any more.
     overdue_from: u64,
 }
@@ -63,6 +66,7 @@ pub struct Awaited {
     pub is_holder: bool,
 }
 
+const PRIORITIES: usize = PRIORITY_MAX as usize + 1;
 /// Keys, holders and waiting requests that one search looks at: a few milliseconds. docs/waiting.md names it. In a
 /// circle whose owners wait for one lock each, an owner takes three.
 const LOOKS_MAX: usize = 10_000;
@@ -79,6 +83,7 @@ impl LockWaits {
     pub fn enter(&self, waiter: &Arc<Waiter>) {
         let Some(asker) = waiter.serve.asker() else { return };
         let mut register = self.0.lock();
+        register.by_priority[usize::from(asker.request.priority.level)] += 1;
         register.by_number.insert(waiter.wait.place.number, Arc::clone(waiter));
         register.by_owner.entry(asker.owner.clone()).or_default().insert(waiter.wait.place.number);
     }
@@ -87,12 +92,13 @@ impl LockWaits {
     pub fn leave(&self, number: u64) -> Option<Arc<Waiter>> {
         let mut register = self.0.lock();
         let waiter = register.by_number.remove(&number)?;
-        if let Some(asker) = waiter.serve.asker()
-            && let Some(numbers) = register.by_owner.get_mut(asker.owner)
-        {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                register.by_owner.remove(asker.owner);
+        if let Some(asker) = waiter.serve.asker() {
+            register.by_priority[usize::from(asker.request.priority.level)] -= 1;
+            if let Some(numbers) = register.by_owner.get_mut(asker.owner) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    register.by_owner.remove(asker.owner);
+                }
             }
         }
         drop(register);
@@ -115,6 +121,11 @@ impl LockWaits {
         }
         register.overdue_from = from;
         Overdue { waiters, next_since }
+    }
+
+    /// How many requests of each priority wait.
+    pub(crate) fn by_priority(&self) -> [u64; PRIORITIES] {
+        self.0.lock().by_priority
     }
 
     /// How many requests wait.

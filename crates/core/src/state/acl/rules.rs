@@ -34,6 +34,9 @@ pub enum RuleError {
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
     )]
     NoDigest,
+    /// `lock-priority-max=` without a digit.
+    #[error("The priority must be a whole number from 0 to 9")]
+    Priority,
     /// More than a user may have.
     #[error("The user would have too many rules")]
     TooMany,

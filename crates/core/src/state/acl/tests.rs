@@ -50,6 +50,7 @@ fn asked(command: u16, first: &'static str) -> Asked<'static> {
 fn a_described_user_is_read_back_unchanged() {
     for rules in [
         "on nopass ~* &* +@all",
+        "on lock-priority-max=3 >a +get lock-priority-max=0",
         "on >a >b ~a* %R~b %W~c ~d resetchannels &x &y -@all +get +config|get",
         "off ~a -@all +@read -get +set|x (~b -@all +get) (%R~c &d +@all -set) ()",
     ] {

@@ -5,6 +5,7 @@
 //! Source  Redis 7.0 `acl.c`, `ACLSetUser`.
 
 use redlatch_proto::limits::ACL_RULES_MAX;
+use redlatch_proto::lock::PRIORITY_MAX;
 use subtle::Choice;
 
 use super::password::Digest;
@@ -16,12 +17,17 @@ use super::selector::{Asked, Catalog, Denied, Selector};
 pub struct User {
     is_on: bool,
     needs_none: bool,
+    /// The highest PRIORITY that it may ask for; `None`: `lock-priority-max`.
+    priority_max: Option<u8>,
     passwords: Vec<Digest>,
     own: Selector,
     /// Further selectors. What any selector allows is allowed.
     more: Vec<Selector>,
 }
 
+/// What a rule about priorities begins with. A digit follows.
+const PRIORITY_RULE: &[u8] = b"lock-priority-max=";
+const _: () = assert!(PRIORITY_MAX == 9, "each priority is one digit");
 /// Bytes of a rule beside its text.
 const RULE_BYTES: usize = 3 * size_of::<bytes::Bytes>();
 
@@ -39,6 +45,7 @@ impl User {
         Self {
             is_on: false,
             needs_none: false,
+            priority_max: None,
             passwords: Vec::new(),
             own: Selector::new(terms.catalog, terms.all_channels),
             more: Vec::new(),
@@ -93,6 +100,9 @@ impl User {
             [b'#', ..] => self.add(Digest::parse(&rule[1..]).ok_or(RuleError::NoDigest)?),
             [b'!', ..] => self.remove(Digest::parse(&rule[1..]).ok_or(RuleError::NoDigest)?)?,
             [b'(', ..] => self.more.push(selector(rule, terms)?),
+            word if word.starts_with(PRIORITY_RULE) => {
+                self.priority_max = Some(level(&word[PRIORITY_RULE.len()..])?);
+            }
             _ => self.own.apply(rule, terms.catalog)?,
         }
         let selectors = self.selectors().map(|selector| 1 + selector.size());
@@ -157,6 +167,11 @@ impl User {
         Choice::from(u8::from(self.is_on)) & (Choice::from(u8::from(self.needs_none)) | is_known)
     }
 
+    /// The highest PRIORITY that it may ask for, if a rule says that.
+    pub fn priority_max(&self) -> Option<u8> {
+        self.priority_max
+    }
+
     /// Whether it needs no password, on or off.
     pub fn needs_none(&self) -> bool {
         self.needs_none
@@ -182,6 +197,11 @@ impl User {
     /// The rules that make this user out of a new one, as a line of the ACL file has them behind the name.
     pub fn describe(&self) -> Vec<u8> {
         let mut text = self.flags().join(" ").into_bytes();
+        if let Some(most) = self.priority_max {
+            text.push(b' ');
+            text.extend_from_slice(PRIORITY_RULE);
+            text.push(b'0' + most);
+        }
         for password in &self.passwords {
             text.extend_from_slice(b" #");
             text.extend_from_slice(password.hex().as_bytes());
@@ -194,6 +214,14 @@ impl User {
             text.push(b')');
         }
         text
+    }
+}
+
+/// The level of a rule about priorities.
+fn level(text: &[u8]) -> Result<u8, RuleError> {
+    match text {
+        [digit @ b'0'..=b'9'] => Ok(digit - b'0'),
+        _ => Err(RuleError::Priority),
     }
 }
 
