@@ -116,7 +116,7 @@ pub mod lock {
 
     pub use redlatch_client::{
         Acquire, BrokenBy, Client, Error, Fence, FenceError, Fenced, Guard, Held, Hold, HoldEvent,
-        HoldEvents, Holder, Lock, Locks, Lost, OnUnavailable, Trust, Waiting, Watch,
+        HoldEvents, Holder, Kind, Lock, Locks, Lost, OnUnavailable, Trust, Waiting, Watch,
     };
 }
 

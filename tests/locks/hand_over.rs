@@ -72,9 +72,17 @@ async fn a_leader_hands_over_in_a_rolling_deploy_and_nobody_else_gets_the_lock()
 async fn a_refused_hand_over_keeps_the_lock() {
     let (_server, locks) = manual().await;
     let old = locks.lock("leader").acquire().owner("node-1").await.unwrap();
-    for (owner, lease, code) in [("node-1", Some(LEASE), "ERR "), ("node-2", None, "NOLEASE ")] {
-        let refused = old.transfer_to(owner, lease).await.unwrap_err();
-        assert!(matches!(&refused, Error::Refused(text) if text.starts_with(code)), "{refused}");
+    let refused = old.transfer_to("node-2", None).await.unwrap_err();
+    assert!(matches!(&refused, Error::Refused(text) if text.starts_with("NOLEASE ")), "{refused}");
+    let long = "x".repeat(1_025);
+    for (owner, lease, fault) in [
+        ("", LEASE, "an owner has 1 to 1,024 bytes"),
+        (&long, LEASE, "an owner has 1 to 1,024 bytes"),
+        ("node-1", LEASE, "the owner has the lock already"),
+        ("node-2", Duration::ZERO, "a lease lasts for 1 ms at least"),
+    ] {
+        let refused = old.transfer_to(owner, Some(lease)).await.unwrap_err();
+        assert!(matches!(&refused, Error::Usage(text) if text.starts_with(fault)), "{refused}");
     }
     old.check().unwrap();
     old.extend(None).await.unwrap();

@@ -3,6 +3,8 @@
 //! Belongs here  laws and promises of locks, on one server. Seeded runs of the engine are in `simulation/`.
 
 mod allocation;
+#[cfg(feature = "client")]
+mod any_of;
 #[cfg(feature = "lua")]
 mod grants;
 #[cfg(feature = "client")]

@@ -150,6 +150,10 @@ mod commands {
             &["--meta", "noise", "lock:a", "--", "true"],
             &["--shared", "lock:a", "lock:b", "--", "true"],
             &["--wait", "1s", "--no-wait", "lock:a", "--", "true"],
+            &["--one-of", "lock:a", "lock:b", "--", "true"],
+            &["--one-of", "{1..1001}", "--", "true"],
+            &["--one-of", "lock:a", "--why", "tests", "--", "true"],
+            &["--", "true"],
         ] {
             let (code, _, said) = ended(run(&server.url(), arguments));
             assert_eq!((code, said.lines().count()), (Some(64), 1), "{arguments:?}: {said}");
@@ -287,6 +291,48 @@ mod holding {
         assert_eq!(server.ask("EXISTS lock:c"), ":0\r\n");
         assert_eq!(holder.end().0, Some(0));
         assert_eq!(server.ask("EXISTS lock:a lock:b"), ":0\r\n");
+    }
+
+    #[test]
+    fn one_of_several_keys_is_told_to_the_command_and_held_alone() {
+        let server = server();
+        let arguments = [
+            "--one-of",
+            "port:{5173..5199}",
+            "--",
+            "sh",
+            "-c",
+            "echo ready; echo $REDLATCH_KEY; \
+                          echo $REDLATCH_TOKEN; cat >/dev/null",
+        ];
+        let mut holders: Vec<Holder> =
+            (0..2).map(|_| Holder::start(run(&server.url(), &arguments))).collect();
+        let lines: Vec<String> =
+            holders.iter_mut().flat_map(|holder| [holder.line(), holder.line()]).collect();
+        assert_eq!(lines, ["port:5173", "1", "port:5174", "2"]);
+        assert_eq!(server.ask("EXISTS port:5173 port:5174 port:5175"), ":2\r\n");
+        let arguments = ["--one-of", "port:{5173,5174}", "--no-wait", "--", "echo", "ran"];
+        let (code, stdout, said) = ended(run(&server.url(), &arguments));
+        assert_eq!((code, stdout.as_str()), (Some(75), ""));
+        assert!(said.contains("not run: none of 2 locks is free: port:5173 is held"), "{said}");
+        for holder in holders {
+            assert_eq!(holder.end().0, Some(0));
+        }
+        assert_eq!(server.ask("DBSIZE"), ":0\r\n");
+    }
+
+    #[test]
+    fn a_signal_ends_a_wait_for_one_of_several_in_each_queue() {
+        let server = server();
+        let first = Holder::start(run(&server.url(), &[&["lock:a", "lock:b"], HOLD].concat()));
+        let mut second = run(&server.url(), &["--one-of", "lock:{a,b}", "--", "echo", "ran"]);
+        let mut second = second.stdout(Stdio::piped()).spawn().unwrap();
+        wait_until("somebody waits", || server.ask("LOCK.WAITERS lock:b") != "*0\r\n");
+        signal(&second, "TERM");
+        assert_eq!(second.wait().unwrap().code(), Some(143));
+        assert_eq!(server.ask("LOCK.WAITERS lock:a\r\nLOCK.WAITERS lock:b"), "*0\r\n*0\r\n");
+        assert_eq!(first.end().0, Some(0));
+        assert_eq!(server.ask("DBSIZE"), ":0\r\n");
     }
 
     #[test]

@@ -133,6 +133,39 @@ mod holding {
     }
 
     #[test]
+    fn one_of_several_is_taken_printed_and_released_by_its_key() {
+        let server = server();
+        done(&server, "take port:1 --for 1h --as job-1");
+        let take = "take --one-of port:{1..2} --one-of port:x --for 1h";
+        assert_eq!(done(&server, &format!("{take} --as job-2")), "2 job-2 port:2\n");
+        assert_eq!(done(&server, &format!("{take} --as job-2")), "2 job-2 port:2\n", "it is asked again");
+        let third = json(&done(&server, &format!("{take} --as job-3 --json")));
+        assert_eq!((&third["taken"], &third["key"]), (&true.into(), &"port:x".into()));
+        let (code, said, refused) = asked(&server, &format!("{take} --as job-4"));
+        assert_eq!((code, said.as_str()), (Some(75), ""));
+        assert!(
+            refused.starts_with("redlatch: not taken: none of 3 locks is free: port:1 is held\n"),
+            "{refused}"
+        );
+        assert!(refused.ends_with("To take it by force: redlatch break port:1 --token 1\n"), "{refused}");
+        let (code, said, _) = asked(&server, &format!("{take} --as job-4 --json"));
+        let refused = json(&said);
+        assert_eq!((code, &refused["held"]["key"], refused.get("key")), (Some(75), &"port:1".into(), None));
+        assert_eq!(done(&server, "release port:2 --as job-2"), "port:2 is released\n");
+        assert_eq!(done(&server, &format!("{take} --as job-4")), "4 job-4 port:2\n");
+    }
+
+    #[test]
+    fn each_key_of_one_of_several_has_the_kind_that_the_flags_say() {
+        let server = server();
+        for (owner, key) in [("a", "gpu:0"), ("b", "gpu:0"), ("c", "gpu:1")] {
+            let words = format!("take --one-of gpu:{{0,1}} --permits 1 --of 2 --for 1h --as {owner}");
+            let said = done(&server, &words);
+            assert!(said.ends_with(&format!(" {owner} {key}\n")), "{said}");
+        }
+    }
+
+    #[test]
     fn readers_share_a_lock_and_each_renews_and_releases_its_own_part() {
         let server = server();
         for (key, options) in [("lock:r", "--shared"), ("lock:p", "--permits 1 --of 2")] {
@@ -244,6 +277,12 @@ mod refusals {
             ("take lock:a --as me", "--for"),
             ("take lock:a --for 1m", "--as"),
             ("take --for 1m --as me", "KEY"),
+            ("take lock:a --one-of b --for 1m --as me", "--one-of"),
+            ("take --one-of a:{1..1001} --for 1m --as me", "--one-of 'a:{1..1001}': more than 1000 keys"),
+            ("take --one-of a:{a..c} --for 1m --as me", "--one-of 'a:{a..c}': a range has two whole numbers"),
+            ("take --one-of  --for 1m --as me", "--one-of '': the key is empty"),
+            ("take --one-of a --why b --for 1m --as me", "--one-of: excludes --why and --meta"),
+            ("take --one-of a --meta b=c --for 1m --as me", "--one-of: excludes --why and --meta"),
             ("take lock:a lock:b --for 1m --as me", "lock:b"),
             ("take lock:a --for 1m --as me --shared --permits 1 --of 2", "--permits"),
             ("take lock:a --for 1m --as me --permits 1", "--of"),
@@ -392,6 +431,18 @@ mod waiting {
     }
 
     #[test]
+    fn a_wait_for_one_of_several_gets_the_first_that_is_free() {
+        let server = server();
+        done(&server, "take lock:a --for 1h --as a");
+        done(&server, "take lock:b --for 1h --as b");
+        let mut waits = Waits::start(&server, "take --one-of lock:{a,b} --for 1h --wait 1h --as c");
+        assert_eq!(waits.line(), "redlatch: waiting for one of 2 locks");
+        assert_eq!(waits.line(), "  key:    lock:a");
+        done(&server, "release lock:b --as b");
+        assert_eq!(waits.end(), (Some(0), "3 c lock:b\n".to_owned()));
+    }
+
+    #[test]
     fn a_wait_that_has_ended_is_refused_with_the_holder() {
         let server = server();
         done(&server, "take lock:a --for 30m --as a");
@@ -454,6 +505,7 @@ mod other_servers {
             ("renew lock:a --as job-1 --for 1h --token 7", 64),
             ("release lock:a --as job-1 --token 7", 64),
             ("take lock:b --for 1h --as job-1 --shared", 64),
+            ("take --one-of lock:{b,c} --for 1h --as job-1", 64),
             ("mine --as job-1", 64),
         ] {
             let (got, said, refused) = ask(words);

@@ -6,7 +6,7 @@ use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlatch_client::{Acquire, Error, Fence, Guard, Held, Locks, Lost, OnUnavailable, Watch};
+use redlatch_client::{Acquire, Error, Fence, Guard, Held, Kind, Locks, Lost, OnUnavailable, Watch};
 use serde_json::{Map, Value, json};
 
 type Words = Map<String, Value>;
@@ -79,7 +79,9 @@ impl Adapter {
     async fn take(&self, words: &Words) -> Result<Value, Failure> {
         let guard = acquire(&self.locks()?, words)?.await?;
         let owner = String::from_utf8_lossy(guard.owner());
-        let answer = json!({ "token": guard.token(), "owner": owner, "open": guard.is_open() });
+        let key = String::from_utf8_lossy(guard.key());
+        let key = (!words.contains_key("keys")).then_some(key);
+        let answer = json!({ "key": key, "token": guard.token(), "owner": owner, "open": guard.is_open() });
         let watch = guard.watch();
         let hold = Hold { guard: Mutex::new(Some(Arc::new(guard))), watch };
         locked(&self.holds).insert(text(words, "hold")?.to_owned(), Arc::new(hold));
@@ -107,6 +109,11 @@ impl Adapter {
                 let guard = guard().ok_or_else(|| "it was released".to_owned())?;
                 guard.leave(seconds(value(words, "rest")?)?).await?;
             }
+            "transfer" => {
+                let guard = guard().ok_or_else(|| "it was released".to_owned())?;
+                let lease = words.get("lease").map(seconds).transpose()?;
+                return Ok(json!(guard.transfer_to(text(words, "to")?, lease).await?));
+            }
             "fenced" => {
                 let guard = guard().ok_or_else(|| "it was released".to_owned())?;
                 let _fenced = guard.fenced(Fence::Postgres)?;
@@ -128,10 +135,13 @@ impl Adapter {
 }
 
 fn acquire(locks: &Locks, words: &Words) -> Result<Acquire, Failure> {
-    let lock = match words.get("keys").and_then(Value::as_array) {
-        Some(keys) => locks.lock_all(keys.iter().filter_map(Value::as_str)),
+    let keys =
+        |name| words.get(name).and_then(Value::as_array).map(|keys| keys.iter().filter_map(Value::as_str));
+    let lock = match (keys("keys"), keys("any_of")) {
+        (Some(keys), _) => locks.lock_all(keys),
+        (None, Some(keys)) => locks.any_of(keys),
         // No key in place of one: Rust has no null.
-        None => locks.lock(words.get("key").and_then(Value::as_str).unwrap_or_default()),
+        (None, None) => locks.lock(words.get("key").and_then(Value::as_str).unwrap_or_default()),
     };
     let mut acquire = lock.acquire();
     for (name, value) in words {
@@ -139,17 +149,26 @@ fn acquire(locks: &Locks, words: &Words) -> Result<Acquire, Failure> {
             ("delay", _) if !words.contains_key("session") => {
                 return Err(Error::Usage("a delay is that of a session").into());
             }
-            ("id" | "do" | "hold" | "key" | "keys" | "delay", _) => acquire,
+            ("id" | "do" | "hold" | "key" | "keys" | "any_of" | "delay", _) => acquire,
             ("lease", value) => acquire.lease(seconds(value)?),
             ("wait", value) => acquire.wait(seconds(value)?),
             ("stop_before", value) => acquire.stop_before(seconds(value)?),
+            // A priority that is no number of its type is refused like one that is too high.
+            ("priority", value) => {
+                let priority = value.as_u64().and_then(|priority| u8::try_from(priority).ok());
+                acquire.priority(priority.unwrap_or(u8::MAX))
+            }
             ("renew", value) => acquire.renew(*value == true),
             ("shared" | "reentrant" | "session", Value::Bool(false)) => acquire,
             ("shared", _) => acquire.shared(),
             ("reentrant", _) => acquire.reentrant(),
             ("session", _) => acquire.session(words.get("delay").map_or(Ok(Duration::ZERO), seconds)?),
             ("permits", value) => {
-                acquire.permits(value[0].as_u64().unwrap_or_default(), value[1].as_u64().unwrap_or_default())
+                let [count, limit] = permits(value);
+                acquire.permits(count, limit)
+            }
+            ("modes", Value::Object(modes)) => {
+                modes.iter().fold(acquire, |acquire, (key, value)| acquire.mode(key.as_str(), mode(value)))
             }
             ("owner", Value::String(owner)) => acquire.owner(owner.as_str()),
             ("meta", Value::Object(fields)) => fields.iter().fold(acquire, |acquire, (field, value)| {
@@ -159,6 +178,16 @@ fn acquire(locks: &Locks, words: &Words) -> Result<Acquire, Failure> {
         };
     }
     Ok(acquire)
+}
+
+/// How many permits, and of how many.
+fn permits(value: &Value) -> [u64; 2] {
+    [0, 1].map(|at| value[at].as_u64().unwrap_or_default())
+}
+
+fn mode(value: &Value) -> Kind {
+    let [count, limit] = permits(value);
+    if *value == "shared" { Kind::Shared } else { Kind::Permits { count, limit } }
 }
 
 /// The URL of the server that is to be opened.
@@ -230,6 +259,7 @@ fn reason(lost: &Lost) -> &'static str {
         Lost::OtherProcess => "forked",
         Lost::Released => "released",
         Lost::Session => "session",
+        Lost::Transferred => "transferred",
         Lost::Unrenewed => "unrenewed",
         _ => "unknown",
     }

@@ -1,11 +1,11 @@
 //! The builder of one acquisition, and its tries.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redlatch_proto::lock::{LEASE_DEFAULT, OWNER_BYTES_MAX, PERMITS_MAX};
+use redlatch_proto::lock::{LEASE_DEFAULT, PERMITS_MAX, PRIORITY_MAX};
 use redlatch_proto::options::{Kind, Options};
 use tokio::time::Instant;
 
@@ -13,15 +13,17 @@ use super::connection::{Connection, is_unknown};
 use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
 use super::guard::Guard;
-use super::limits::{LEASE_FAULT, STOP_BEFORE_FAULT, is_lease};
+use super::limits::{LEASE_FAULT, OWNER_FAULT, STOP_BEFORE_FAULT, is_lease, is_owner};
 use super::locks::{Locks, random, within};
 use super::retry::Retry;
 
-/// The lock of one key, or those of several.
+/// The lock of one key, those of several, or one of several.
 #[derive(Clone, Debug)]
 pub struct Lock<'l> {
     locks: &'l Locks,
     keys: Vec<Vec<u8>>,
+    /// Whether one of the keys is enough.
+    any: bool,
     /// The owner of reentrant acquisitions for which none is named.
     owner: Vec<u8>,
 }
@@ -31,14 +33,18 @@ impl<'l> Lock<'l> {
         // Releasing a key twice would tell that it was lost.
         let mut known = HashSet::new();
         let keys = keys.into_iter().filter(|key| known.insert(key.clone())).collect();
-        Self { locks, keys, owner: random_owner() }
+        Self { locks, keys, any: false, owner: random_owner() }
+    }
+
+    pub(super) fn any(self) -> Self {
+        Self { any: true, ..self }
     }
 
     /// Begins an acquisition, which `await` sends.
     pub fn acquire(&self) -> Acquire {
         Acquire {
             locks: self.locks.clone(),
-            terms: Terms::new(self.keys.clone()),
+            terms: Terms { any: self.any, ..Terms::new(self.keys.clone()) },
             reentrant_owner: self.owner.clone(),
             has_own_owner: false,
             has_lease: false,
@@ -118,6 +124,12 @@ impl Acquire {
         self.kind(Kind::Reentrant)
     }
 
+    /// How to take this key of several: [`Kind::Shared`] or [`Kind::Permits`]. A key that is not named is exclusive.
+    pub fn mode(mut self, key: impl Into<Vec<u8>>, kind: Kind) -> Self {
+        self.is_contradictory |= self.terms.modes.insert(key.into(), kind).is_some();
+        self
+    }
+
     /// Has the lock end with its connection, and `delay` later, instead of with a lease. With a delay it goes
     /// on over another connection, if that is there in time; without one it is lost with the connection.
     pub fn session(mut self, delay: Duration) -> Self {
@@ -129,6 +141,12 @@ impl Acquire {
     /// stop. Less than the lease, or than the delay of a session. Default: a tenth of that, a second at most.
     pub fn stop_before(mut self, margin: Duration) -> Self {
         self.terms.stop_before = Some(margin);
+        self
+    }
+
+    /// How far the request is moved forward in its queues: 0 to 9. Default: 0.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.terms.options.priority = priority.into();
         self
     }
 
@@ -180,6 +198,9 @@ impl Acquire {
     /// Sends the request, and returns the connection beside the grant.
     pub(super) async fn grant(&mut self, retry: &mut Retry) -> Result<(Grant, Connection), Error> {
         self.check()?;
+        if let [key] = &self.terms.keys[..] {
+            self.terms.settle(key.clone());
+        }
         if self.terms.is_reentrant() && !self.has_own_owner {
             self.terms.owner = std::mem::take(&mut self.reentrant_owner);
         }
@@ -193,7 +214,9 @@ impl Acquire {
                 }
             }
         };
-        within(whole, granted).await
+        let (mut grant, connection) = within(whole, granted).await?;
+        grant.key.take().into_iter().for_each(|key| self.terms.settle(key));
+        Ok((grant, connection))
     }
 
     /// One try.
@@ -230,7 +253,7 @@ impl Acquire {
         }
         let begun = Instant::now();
         let token = terms.taken_before(connection).await?;
-        Ok(token.map(|_| Grant { dialect: Dialect::Native, token, begun, session: None }))
+        Ok(token.map(|_| Grant { dialect: Dialect::Native, key: None, token, begun, session: None }))
     }
 
     /// # Errors
@@ -248,7 +271,12 @@ impl Acquire {
     /// # Errors
     /// No server would grant this.
     fn check(&self) -> Result<(), Error> {
-        let Terms { keys, owner, lease, options, .. } = &self.terms;
+        let Terms { keys, modes, owner, lease, options, .. } = &self.terms;
+        let has_bad_permits = |kind: &Kind| {
+            matches!(kind, Kind::Permits { count, limit }
+                if !(1..=*limit).contains(count) || *limit > PERMITS_MAX.into())
+        };
+        let known: HashSet<&Vec<u8>> = keys.iter().collect();
         let faults = [
             (keys.is_empty() || keys.iter().any(Vec::is_empty), "a lock needs a key, which is not empty"),
             (
@@ -256,16 +284,21 @@ impl Acquire {
                 "a session has no lease: it ends with its connection",
             ),
             (
-                matches!(options.kind, Kind::Permits { count, limit }
-                    if !(1..=limit).contains(&count) || limit > PERMITS_MAX.into()),
+                modes.values().chain([&options.kind]).any(has_bad_permits),
                 "permits are 1 at least, and at most as many as the semaphore has: 2,147,483,647 at most",
             ),
             (
                 keys.len() > 1 && (options.kind != Kind::Exclusive || !options.meta.is_empty()),
-                "several keys are locked exclusively, and without meta",
+                "several keys have no meta, and modes say which of them are shared or have permits",
             ),
-            (self.is_contradictory, "a lock is one of shared, permits and reentrant"),
-            (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),
+            (
+                self.is_contradictory || (options.kind != Kind::Exclusive && !modes.is_empty()),
+                "a lock is one of shared, permits and reentrant",
+            ),
+            (modes.keys().any(|key| !known.contains(key)), "modes name a key that is not one of the keys"),
+            (modes.values().any(|kind| *kind == Kind::Reentrant), "modes are exclusive, shared and permits"),
+            (options.priority > PRIORITY_MAX.into(), "priority is 0 to 9"),
+            (!is_owner(owner), OWNER_FAULT),
             (!is_lease(*lease), LEASE_FAULT),
             (self.terms.lasts().is_some_and(|lasts| self.terms.margin(lasts) >= lasts), STOP_BEFORE_FAULT),
             (options.check().is_err(), "meta has 64 fields and 4 KiB at most, each with a name of its own"),
@@ -300,6 +333,8 @@ impl Terms {
             keys,
             owner: random_owner(),
             lease: LEASE_DEFAULT,
+            any: false,
+            modes: BTreeMap::new(),
             session: None,
             wait: Some(Duration::ZERO),
             options: Options::default(),

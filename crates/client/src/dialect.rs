@@ -2,6 +2,7 @@
 //!
 //! Source  the scripts are the usual ones of lock clients: compare and delete, compare and pexpire.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redlatch_proto::lock::{ANSWER_MAX, WAIT_MAX};
@@ -20,6 +21,10 @@ use crate::received::Reply;
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub keys: Vec<Vec<u8>>,
+    /// Whether one of the keys is enough. A grant leaves that key alone in `keys`.
+    pub any: bool,
+    /// How to take the keys that are not taken as `options` say.
+    pub modes: BTreeMap<Vec<u8>, Kind>,
     pub owner: Vec<u8>,
     pub lease: Duration,
     /// Instead of a lease: how long the lock lasts after its connection has ended.
@@ -46,6 +51,8 @@ pub enum Dialect {
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub dialect: Dialect,
+    /// The key that was got, of a request for one of several.
+    pub key: Option<Vec<u8>>,
     pub token: Option<u64>,
     /// A moment at which the lease had not begun.
     pub begun: Instant,
@@ -113,7 +120,11 @@ impl Terms {
             }
             if let Some(answer) = GrantAnswer::read(&reply) {
                 let begun = answer.lease_from(sent);
-                return Ok(Grant { dialect: Dialect::Native, token: answer.token, begun, session: None });
+                let (key, token) = match self.any {
+                    true => self.got(&reply)?,
+                    false => (None, answer.token),
+                };
+                return Ok(Grant { dialect: Dialect::Native, key, token, begun, session: None });
             }
             if wait < WAIT_MAX {
                 return Err(Error::Held(self.held(connection, reply.field("refused")).await));
@@ -122,7 +133,7 @@ impl Terms {
     }
 
     /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. `says_why`: a refusal tells who holds
-    /// the lock, and a grant without a wait is answered with its token alone.
+    /// the lock, and a grant without a wait is answered with its token alone; of one of several, with its key, too.
     pub fn acquire_request(&self, wait: Duration, says_why: bool) -> Vec<Vec<u8>> {
         let mut words = match &self.keys[..] {
             [key] => vec![b"LOCK.ACQUIRE".to_vec(), key.clone()],
@@ -137,13 +148,41 @@ impl Terms {
             Some(delay) => vec![b"SESSION".to_vec(), b"DELAY".to_vec(), millis(delay)],
             None => vec![b"LEASE".to_vec(), millis(self.lease)],
         });
-        match says_why && wait.is_zero() {
+        match says_why && wait.is_zero() && !self.any {
             true => words.push(b"JUSTTOKEN".to_vec()),
             false => words.extend([b"WAIT".to_vec(), millis(wait)]),
         }
         words.extend(says_why.then(|| b"WHY".to_vec()));
+        if self.any {
+            words.extend([b"ANY".to_vec(), text(1)]);
+        }
+        for (at, key) in self.keys.iter().enumerate() {
+            if let Some(kind) = self.modes.get(key).filter(|kind| **kind != Kind::Exclusive) {
+                words.extend([b"MODE".to_vec(), text(at + 1)]);
+                words.extend(kind.words());
+            }
+        }
         words.extend(self.options.words());
         words
+    }
+
+    /// The key that was got of several, and its token.
+    ///
+    /// # Errors
+    /// The answer names none of the keys.
+    fn got(&self, reply: &Reply) -> Result<(Option<Vec<u8>>, Option<u64>), Error> {
+        let locks = reply.field("locks").map(Reply::pairs).unwrap_or_default();
+        let got = locks.first().and_then(|(key, token)| {
+            let key = self.keys.iter().find(|known| key.text() == Some(known))?;
+            Some((Some(key.clone()), u64::try_from(token.integer()?).ok()))
+        });
+        got.ok_or_else(|| Error::Broken("LOCK.MACQUIRE: grants none of the keys".to_owned()))
+    }
+
+    /// The key that was got is the only one from now on.
+    pub(super) fn settle(&mut self, key: Vec<u8>) {
+        self.options.kind = self.modes.remove(&key).unwrap_or(self.options.kind);
+        (self.keys, self.any, self.modes) = (vec![key], false, BTreeMap::new());
     }
 
     /// Who holds the lock that was refused: what LOCK.WHO says, or else the refusal itself.
@@ -177,7 +216,8 @@ impl Terms {
             retry.told();
             let is_ours = std::mem::take(&mut may_be_ours) && !is_set && self.is_ours(connection).await?;
             if is_set || is_ours {
-                return Ok(Grant { dialect: Dialect::Plain, token: None, begun: sent, session: None });
+                let dialect = Dialect::Plain;
+                return Ok(Grant { dialect, key: None, token: None, begun: sent, session: None });
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(Error::Held(held_plainly(connection, key).await.map(Box::new)));
@@ -197,6 +237,7 @@ impl Terms {
     /// What a server without LOCK commands cannot do of the terms.
     fn lacking(&self) -> Option<&'static str> {
         match self.options.kind {
+            _ if self.any => Some("one of several keys"),
             _ if self.keys.len() > 1 => Some("several keys at once"),
             Kind::Permits { .. } => Some("permits"),
             Kind::Reentrant => Some("a reentrant lock"),
@@ -331,7 +372,8 @@ impl Terms {
         }
         let mut words = vec![b"LOCK.ACQUIRE".to_vec(), key.to_vec(), self.owner.clone()];
         words.extend([b"SESSION".to_vec(), b"DELAY".to_vec(), millis(rest)]);
-        words.extend(self.options.words());
+        let kind = self.modes.get(key).copied().unwrap_or(self.options.kind);
+        words.extend(Options { kind, ..self.options.clone() }.words());
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         connection.call(&[b"MULTI"]).await?;
         connection.call(&words).await?;

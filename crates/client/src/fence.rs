@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::error::Error;
-use super::guard::Guard;
+use super::guard::{Guard, NO_LOCK};
 
 /// A kind of database that checks fencing tokens, by what `redlatch fence sql` prints for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,7 +73,7 @@ impl Guard {
     pub fn fenced(&self, database: Fence) -> Result<Fenced, Error> {
         self.check_process()?;
         if self.is_open() {
-            return Err(Error::unreachable("no server has answered: there is no lock, and no token"));
+            return Err(Error::unreachable(NO_LOCK));
         }
         let token = self.token().and_then(|token| i64::try_from(token).ok());
         let statement = match database {

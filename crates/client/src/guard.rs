@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
 use super::keeper::{Keeper, Order, moment};
-use super::limits::{LEASE_FAULT, is_lease};
+use super::limits::{LEASE_FAULT, OWNER_FAULT, is_lease, is_owner};
 use super::locks::{Locks, within};
 use super::lost::Lost;
 
@@ -145,6 +145,11 @@ impl Guard {
         self.is_open
     }
 
+    /// The key of the lock. Of [one of several](Locks::any_of) it is the one that was got, of several locks the first one.
+    pub fn key(&self) -> &[u8] {
+        &self.watch.key
+    }
+
     /// The fencing token. `None` from a server without LOCK commands.
     pub fn token(&self) -> Option<u64> {
         self.token
@@ -231,19 +236,30 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock is held no longer. [`Error::Refused`] if the server refuses, as with `NOLEASE` if `owner`
-    /// does not wait and `lease` is `None`: the lock is kept on. [`Error::Usage`] for several keys at once.
-    /// [`Error::Unsupported`] on a server without LOCK commands. [`Error::Unreachable`] if the server does not answer: if it
-    /// has handed the lock over, the next renewal finds that.
+    /// does not wait and `lease` is `None`: the lock is kept on. [`Error::Usage`] for several keys at once, for an owner that
+    /// no server takes or that has the lock, and for a lease that no server grants. [`Error::Unsupported`] on a server
+    /// without LOCK commands. [`Error::Unreachable`] if the server does not answer, and for an open guard: if the server has
+    /// handed the lock over, the next renewal finds that.
     pub async fn transfer_to(
         &self,
         owner: impl Into<Vec<u8>>,
         lease: Option<Duration>,
     ) -> Result<Option<u64>, Error> {
         self.check()?;
-        if self.is_open || self.is_of_several {
-            return Err(Error::Usage("only one lock that is held can be handed over"));
+        if self.is_open {
+            return Err(Error::unreachable(NO_LOCK));
         }
-        let to = (owner.into(), lease);
+        let owner = owner.into();
+        let faults = [
+            (self.is_of_several, "several keys at once cannot be handed over"),
+            (!is_owner(&owner), OWNER_FAULT),
+            (owner == self.owner, "the owner has the lock already"),
+            (lease.is_some_and(|lease| !is_lease(lease)), LEASE_FAULT),
+        ];
+        if let Some((_, fault)) = faults.iter().find(|(is_fault, _)| *is_fault) {
+            return Err(Error::Usage(fault));
+        }
+        let to = (owner, lease);
         self.order(|done| Order::Transfer { to, done }).await
     }
 
@@ -344,6 +360,9 @@ async fn keep_open(state: watch::Sender<State>, mut orders: mpsc::Receiver<Order
     state.send_modify(|state| state.lost = Some(Lost::Released));
 }
 
+/// What an open guard has not.
+pub(super) const NO_LOCK: &str = "no server has answered: there is no lock, and no token";
+
 /// Whether this process is not the one with this id, but a child of it that was made by a fork.
 pub(super) fn is_other(process: u32) -> bool {
     process != std::process::id()
@@ -361,7 +380,13 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30);
 
     fn granted() -> (Terms, Grant, bool) {
-        let grant = Grant { dialect: Dialect::Native, token: Some(7), begun: Instant::now(), session: None };
+        let grant = Grant {
+            dialect: Dialect::Native,
+            key: None,
+            token: Some(7),
+            begun: Instant::now(),
+            session: None,
+        };
         (Terms::new(vec![b"k".to_vec()]), grant, true)
     }
 

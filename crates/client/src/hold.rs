@@ -18,6 +18,8 @@ use crate::received::Reply;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Hold {
+    /// The key. Of [one of several](Locks::any_of) it is the one that was got, of several locks the first one.
+    pub key: Vec<u8>,
     /// The fencing token. `None` from a server without LOCK commands.
     pub token: Option<u64>,
     /// The lease that has begun. `None`: the lock is one of a session, and ends with the connection of that.
@@ -32,7 +34,8 @@ impl Hold {
         let is_native = grant.dialect == Dialect::Native;
         let lease = Some(terms.lease).filter(|_| terms.session.is_none());
         let deadline = terms.lasts().map(|lasts| grant.begun + lasts);
-        Self { token: grant.token, lease, is_native, deadline }
+        let key = terms.keys.first().cloned().unwrap_or_default();
+        Self { key, token: grant.token, lease, is_native, deadline }
     }
 
     /// For how long the lock is certainly held, if it is not broken by force. `None`: it has no lease.
@@ -153,7 +156,7 @@ impl Locks {
             Err(Error::Refused(text)) if text.starts_with("NOLEASE ") => {
                 Err(Error::Usage("the lock has no lease: say how long it is to last"))
             }
-            asked => asked.map(|asked| renewed(&asked.reply, asked.sent)),
+            asked => asked.map(|asked| renewed(key, &asked.reply, asked.sent)),
         }
     }
 
@@ -170,7 +173,8 @@ impl Locks {
         let words: [&[u8]; 6] = [b"EVAL", EXTEND.as_bytes(), b"1", key, owner, &millis(lease)];
         let asked = self.ask(key, &words).await?;
         let deadline = Some(asked.sent + lease);
-        let hold = Hold { token: None, lease: Some(lease), is_native: false, deadline };
+        let key = key.to_vec();
+        let hold = Hold { key, token: None, lease: Some(lease), is_native: false, deadline };
         Ok((asked.reply.integer() == Some(1)).then_some(hold))
     }
 
@@ -194,12 +198,13 @@ impl Locks {
 }
 
 /// What an answer of LOCK.EXTEND says; `None` if the owner does not hold the lock.
-fn renewed(answer: &Reply, sent: Instant) -> Option<Hold> {
+fn renewed(key: &[u8], answer: &Reply, sent: Instant) -> Option<Hold> {
     let number = |field: &Reply| field.integer().and_then(|number| u64::try_from(number).ok());
     // The key of a string that was not taken as a lock has the token 0.
     let token = number(answer.field("token")?).filter(|token| *token > 0);
     let lease = answer.field("lease").and_then(number).map(Duration::from_millis);
-    Some(Hold { token, lease, is_native: true, deadline: lease.map(|lease| sent + lease) })
+    let key = key.to_vec();
+    Some(Hold { key, token, lease, is_native: true, deadline: lease.map(|lease| sent + lease) })
 }
 
 /// What a server without LOCK commands lacks.

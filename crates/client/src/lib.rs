@@ -58,6 +58,7 @@ pub use guard::{Guard, Watch};
 pub use hold::{Hold, HoldEvent, HoldEvents};
 pub use locks::{Locks, OnUnavailable};
 pub use lost::{BrokenBy, Lost};
+pub use redlatch_proto::options::Kind;
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redlatch_proto::lock::LEASE_MS_MAX;
+use redlatch_proto::lock::{LEASE_MS_MAX, OWNER_BYTES_MAX};
 
 /// The shortest and the longest lease.
 pub(crate) const LEASE_MIN: Duration = Duration::from_millis(1);
@@ -19,6 +19,14 @@ pub(crate) const STOP_BEFORE_FAULT: &str =
 /// Whether a server grants a lease of this length.
 pub(crate) fn is_lease(lease: Duration) -> bool {
     (LEASE_MIN..=LEASE_MAX).contains(&lease)
+}
+
+/// What is wrong with an owner that no server takes.
+pub(crate) const OWNER_FAULT: &str = "an owner has 1 to 1,024 bytes";
+
+/// Whether a server takes this owner.
+pub(crate) fn is_owner(owner: &[u8]) -> bool {
+    (1..=OWNER_BYTES_MAX).contains(&owner.len())
 }
 
 /// How long before its deadline a hold is lost, unless the caller chooses: a part of what it lasts, and the longest time.

@@ -200,6 +200,28 @@ impl Locks {
         Lock::of(self, keys.into_iter().map(Into::into).collect())
     }
 
+    /// One of the locks of several keys: the one that is free, or becomes free first. With several free keys, it is the first
+    /// that is named. [`Guard::key`](super::Guard::key) says which one it is. On a server without LOCK commands, the
+    /// acquisition fails with [`Error::Unsupported`], unless there is one key only.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = redlatch::Server::builder().start().await?;
+    /// # let locks = redlatch::lock::Locks::connect(&server.url()).await?;
+    /// use redlatch::lock::Kind;
+    ///
+    /// let gpus = locks.any_of(["gpu:0", "gpu:1"]);
+    /// let first = gpus.acquire().await?;
+    /// assert_eq!(first.key(), b"gpu:0");
+    /// // The next GPU is shared by at most four jobs.
+    /// let quarter = gpus.acquire().mode("gpu:1", Kind::Permits { count: 1, limit: 4 }).await?;
+    /// assert_eq!(quarter.key(), b"gpu:1");
+    /// # Ok(()) }
+    /// ```
+    pub fn any_of<K: Into<Vec<u8>>>(&self, keys: impl IntoIterator<Item = K>) -> Lock<'_> {
+        self.lock_all(keys).any()
+    }
+
     /// Who holds a key; `None` if there is no such key. A key that is no lock is held by an unknown owner:
     /// [`Held::value_type`]. A server without LOCK commands tells the owner and the lease that is left.
     ///

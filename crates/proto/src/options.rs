@@ -84,14 +84,35 @@ pub struct Options {
 /// The kinds of locks that can be asked for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Kind {
+    /// One owner has the lock.
     #[default]
     Exclusive,
+    /// Permits of a semaphore.
     Permits {
+        /// How many to take: 1 to `limit`.
         count: u64,
+        /// How many there are: at most [`PERMITS_MAX`](crate::lock::PERMITS_MAX).
         limit: u64,
     },
+    /// The owner may take the lock several times, and releases it as often.
     Reentrant,
+    /// The lock is shared with others that share it.
     Shared,
+}
+
+impl Kind {
+    /// The words of LOCK.ACQUIRE, also those of a MODE of LOCK.MACQUIRE.
+    pub fn words(self) -> Vec<Vec<u8>> {
+        let number = |number: u64| number.to_string().into_bytes();
+        match self {
+            Self::Exclusive => Vec::new(),
+            Self::Permits { count, limit } => {
+                vec![b"PERMITS".to_vec(), number(count), b"OF".to_vec(), number(limit)]
+            }
+            Self::Reentrant => vec![b"REENTRANT".to_vec()],
+            Self::Shared => vec![b"SHARED".to_vec()],
+        }
+    }
 }
 
 impl Given {
@@ -144,17 +165,9 @@ impl Options {
 
     /// The last words of LOCK.ACQUIRE: META ends them.
     pub fn words(&self) -> Vec<Vec<u8>> {
-        let number = |number: u64| number.to_string().into_bytes();
-        let mut words = match self.kind {
-            Kind::Exclusive => Vec::new(),
-            Kind::Permits { count, limit } => {
-                vec![b"PERMITS".to_vec(), number(count), b"OF".to_vec(), number(limit)]
-            }
-            Kind::Reentrant => vec![b"REENTRANT".to_vec()],
-            Kind::Shared => vec![b"SHARED".to_vec()],
-        };
+        let mut words = self.kind.words();
         if self.priority > 0 {
-            words.extend([b"PRIORITY".to_vec(), number(self.priority)]);
+            words.extend([b"PRIORITY".to_vec(), self.priority.to_string().into_bytes()]);
         }
         if !self.meta.is_empty() {
             words.push(b"META".to_vec());

@@ -80,6 +80,39 @@ fn holder(server: &Server, key: &str) -> [Value; 2] {
 }
 
 #[test]
+fn one_of_several_is_taken_and_named_in_the_answer() {
+    let server = open();
+    let any = |owner: &str| {
+        let mut body = take(owner);
+        body["any_of"] = json!(["sim:2", "sim:3"]);
+        body
+    };
+    assert_eq!(done(&server, "sim:1", &any("a"))["key"], "sim:1");
+    let second = done(&server, "sim:1", &any("b"));
+    assert_eq!(
+        [&second["key"], &second["token"], &second["lease"]],
+        [&json!("sim:2"), &json!(2), &json!(3_600_000)]
+    );
+    assert_eq!(done(&server, "sim:1", &any("b"))["key"], "sim:2", "it is asked again");
+    assert_eq!(done(&server, "sim:1", &any("c"))["token"], 3);
+    let all = refused(&server, "sim:1", &any("d"));
+    assert_eq!([&all["taken"], &all["error"]], [&json!(false), &json!("not taken: none of 3 locks is free")]);
+    assert_eq!([&all["key"], &all["held"]["holders"][0]["owner"]], [&json!("sim:1"), &json!("a")]);
+
+    let mut body = any("e");
+    body["wait_ms"] = json!(600_000);
+    let mut waits = begin(&server, "sim:1", &body, 1);
+    until_waiting(&server, "sim:3", 1);
+    done(&server, "sim:3", &release("c"));
+    assert_eq!(value(&waits.reply(true))["key"], "sim:3");
+    until_waiting(&server, "sim:1", 0);
+    for owner in ["f", "g"] {
+        let body = json!({ "action": "take", "owner": owner, "any_of": ["gpu:1"], "permits": 1, "of": 2 });
+        assert_eq!(done(&server, "gpu:0", &body)["key"], "gpu:0", "each key has these permits");
+    }
+}
+
+#[test]
 fn a_lock_is_taken_renewed_and_released_by_three_requests() {
     let server = open();
     let before = told(&server, "/api/lock?key=lock:a")["now"].as_u64().unwrap();

@@ -137,6 +137,38 @@ fn a_lock_is_shared_and_a_semaphore_counted() {
 }
 
 #[test]
+fn one_of_several_is_taken_told_and_given_back_by_its_key() {
+    let server = server();
+    let (mut one, mut other) = (Host::of(&server, "one"), Host::of(&server, "other"));
+    let accounts = json!({ "one_of": ["account:1", "account:2", "account:1"] });
+    assert_eq!(one.done("take", accounts.clone())["key"], "account:1");
+    let again = one.call("take", accounts.clone());
+    assert!(again.text.starts_with("account:1 is taken\n"), "{again:?}");
+    assert!(again.text.ends_with("This owner held it already: its lease begins anew."), "{again:?}");
+    let second = other.done("take", accounts.clone());
+    assert_eq!((&second["key"], &second["token"]), (&json!("account:2"), &json!(2)));
+    let mut third = Host::of(&server, "third");
+    let refused = third.call("take", accounts.clone());
+    assert!(refused.is_error && refused.value.get("key").is_none(), "{refused:?}");
+    assert!(
+        refused.text.starts_with("not taken: none of 2 locks is free: account:1 is held\n"),
+        "{refused:?}"
+    );
+
+    server.ask("LOCK.BREAK account:2 TOKEN 2");
+    let renewed = other.call("renew", json!({ "key": "account:2" }));
+    assert!(renewed.is_error && renewed.text.contains("does not hold account:2"), "{renewed:?}");
+    for (arguments, fault) in [
+        (json!({}), "key: is missing, and so is one_of"),
+        (json!({ "key": "a", "one_of": ["b"] }), "one_of: excludes key"),
+        (json!({ "one_of": ["b"], "why": "tests" }), "one_of: excludes why and meta"),
+    ] {
+        let refused = third.call("take", arguments);
+        assert!(refused.is_error && refused.text.contains(fault), "{refused:?}");
+    }
+}
+
+#[test]
 fn what_there_is_can_be_asked_for() {
     let server = server();
     let (mut one, mut other) = (Host::of(&server, "one"), Host::of(&server, "other"));

@@ -89,6 +89,26 @@ fn a_lock_that_is_granted_while_its_call_is_cancelled_is_given_back() {
 }
 
 #[test]
+fn one_of_several_that_is_granted_while_its_call_is_cancelled_is_given_back() {
+    let server = server();
+    let (mut one, mut other) = (Host::of(&server, "one"), Host::of(&server, "other"));
+    for round in 0..ROUNDS {
+        let [a, b] = [format!("a:{round}"), format!("b:{round}")];
+        for key in [&a, &b] {
+            one.done("take", json!({ "key": key, "lease": "1h" }));
+        }
+        let call = other.begin("take", json!({ "one_of": [a, b], "wait": "1h", "lease": "1h" }));
+        let shown = other.waits();
+        assert!(shown.starts_with("waiting for one of 2 locks\n  key:    a:"), "{shown}");
+        let release = one.begin("release", json!({ "key": b }));
+        cancel(&mut other, call);
+        assert_eq!(one.end(release).value["released"], true);
+        is_freed(&server, &b);
+        nobody_waits(&server, &a);
+    }
+}
+
+#[test]
 fn a_host_that_goes_leaves_nothing_in_the_queue() {
     let server = server();
     let mut one = Host::of(&server, "one");

@@ -6,6 +6,7 @@
 //! Rule    every request and every answer is counted. What the answer to a lost request would have been is unknown: the
 //!         caller releases what it may have been granted.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use redlatch_client::Error;
@@ -226,6 +227,8 @@ impl Session {
         let (keys, owner, lease) = (vec![key.into()], owner.into(), self.lease);
         let terms = Terms {
             keys,
+            any: false,
+            modes: BTreeMap::new(),
             owner,
             lease,
             session: None,

@@ -16,6 +16,14 @@ pub(super) fn key() -> Arg {
     Arg::new("key").value_name("KEY").required(true).value_parser(parser).help("Key of the lock.")
 }
 
+/// The key, or `--one-of`.
+pub(super) fn key_or_one_of() -> [Arg; 2] {
+    let help = "Takes one of these keys: 'port:{5173..5199}', 'gpu:{a,b}'. May be repeated.";
+    let one_of = Arg::new("one-of").long("one-of").value_name("KEYS").action(ArgAction::Append).help(help);
+    let one_of = one_of.value_parser(value_parser!(OsString)).conflicts_with("key");
+    [key().required(false).required_unless_present("one-of"), one_of]
+}
+
 pub(super) fn json() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints JSON.")
 }

@@ -29,6 +29,7 @@ pub(super) struct HoldOptions {
 /// The lock, by the owner's name, and what is to happen to it.
 #[derive(Debug)]
 pub(crate) struct HoldRequest {
+    /// Of one of several the first one.
     pub(crate) key: Vec<u8>,
     pub(crate) owner: Vec<u8>,
     pub(crate) step: Step,
@@ -110,17 +111,35 @@ impl HoldOptions {
         let text = match answer {
             _ if *json => format!("{}\n", texts::json_text(&request.value(answer))),
             Answer::Held(held) => {
-                return Err(Failure(code, texts::refusal("not taken", &request.key, held.as_deref())));
+                let held = held.as_deref();
+                return Err(Failure(code, request.refusal(held) + &texts::force(held)));
             }
             Answer::Lost(known) => return Err(Failure(code, request.loss(known))),
             Answer::Released => format!("{} is released\n", texts::readable(&request.key)),
             Answer::Taken(hold) => {
                 let token = hold.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
-                format!("{token} {}\n", texts::readable(&request.owner))
+                let key = request.is_any().then(|| format!(" {}", texts::readable(&hold.key)));
+                let key = key.unwrap_or_default();
+                format!("{token} {}{key}\n", texts::readable(&request.owner))
             }
         };
         print(text.as_bytes())?;
         Ok(code)
+    }
+}
+
+impl Step {
+    /// How a lock is taken; `None`: none is.
+    pub(crate) fn terms(&self) -> Option<&Terms> {
+        match self {
+            Self::Take { terms, .. } => Some(terms),
+            Self::Release { .. } | Self::Renew { .. } => None,
+        }
+    }
+
+    /// The key to take: of one of several the first one.
+    pub(crate) fn key(&self) -> Option<Vec<u8>> {
+        self.terms()?.keys.first().cloned()
     }
 }
 
@@ -190,14 +209,17 @@ impl HoldRequest {
             biased;
             answer = &mut answer => return answer,
             place = self.place_in_queue(locks) => {
-                taker.waits(held.as_deref(), &waiting(&self.key, place, held.as_deref()));
+                taker.waits(held.as_deref(), &waiting(&terms.name(), place, held.as_deref()));
             }
         }
         answer.await
     }
 
-    /// Where in the queue this request is, from 1 on; `None` if the server does not tell.
+    /// Where in the queue this request is, from 1 on; `None` if it stands in several, or the server does not tell.
     async fn place_in_queue(&self, locks: &Locks) -> Option<usize> {
+        if self.is_any() {
+            return None;
+        }
         for _ in 0..PLACE_TRIES {
             match place_of(locks, &self.key, &self.owner).await {
                 Ok(None) => {}
@@ -207,6 +229,19 @@ impl HoldRequest {
             sleep(PLACE_PAUSE).await;
         }
         None
+    }
+
+    /// Whether one of several keys is asked for.
+    pub(crate) fn is_any(&self) -> bool {
+        self.step.terms().is_some_and(|terms| terms.any)
+    }
+
+    /// Says that another owner has the lock.
+    pub(crate) fn refusal(&self, held: Option<&Held>) -> String {
+        match self.step.terms() {
+            Some(terms) => terms.held("not taken", held),
+            None => texts::held("not taken", &self.key, held),
+        }
     }
 
     /// What happens to the lock if all goes well.
@@ -230,7 +265,7 @@ impl HoldRequest {
         format!("not {}: {owner} does not hold {key}{token}{known}", self.what())
     }
 
-    /// The answer as JSON, with the key and the owner.
+    /// The answer as JSON, with the owner, and with the key if that is known.
     pub(crate) fn value(&self, answer: &Answer) -> Value {
         let what = self.what();
         let mut value = match answer {
@@ -244,17 +279,21 @@ impl HoldRequest {
                 "until": hold.remaining().map(texts::unix_ms_in),
             }),
         };
-        texts::insert(&mut value, "key", &self.key);
+        match answer {
+            Answer::Taken(hold) => texts::insert(&mut value, "key", &hold.key),
+            _ if self.is_any() => {}
+            _ => texts::insert(&mut value, "key", &self.key),
+        }
         texts::insert(&mut value, "owner", &self.owner);
         value
     }
 }
 
-/// Says that a lock is waited for.
-pub(crate) fn waiting(key: &[u8], place: Option<usize>, held: Option<&Held>) -> String {
+/// Says that a lock is waited for. `name`: the lock, for people.
+pub(crate) fn waiting(name: &str, place: Option<usize>, held: Option<&Held>) -> String {
     let place = place.map(|place| format!(", at place {place} of its queue")).unwrap_or_default();
     let lines = held.map(texts::lines).unwrap_or_default();
-    let text = format!("waiting for {}{place}\n{lines}", texts::readable(key));
+    let text = format!("waiting for {name}{place}\n{lines}");
     text.trim_end().to_owned()
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
-use super::arguments::{WAIT_HELP, bytes_of, json, key, owner, owner_of};
+use super::arguments::{WAIT_HELP, bytes_of, json, key, key_or_one_of, owner, owner_of};
 use super::hold::{self, HoldOptions, HoldRequest, Step};
-use super::terms::{self, Terms, options_of, with_options};
+use super::terms::{self, terms_of, with_options};
 use crate::common::arguments::time;
 use crate::common::exit::{HELD, LOST};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, duration, task, with_url};
@@ -41,7 +41,7 @@ pub(super) const RELEASE: Subcommand = Subcommand::new(
 fn take_arguments(command: Command) -> Command {
     let wait = time("wait", WAIT_HELP, "0");
     let take = command
-        .arg(key())
+        .args(key_or_one_of())
         .arg(owner())
         .arg(term("for", "Lease: how long the lock lasts without a renewal.").required(true))
         .arg(wait);
@@ -68,16 +68,15 @@ fn token_of(matches: &ArgMatches) -> Option<u64> {
 
 /// Asks for a step with the lock and the owner that the arguments name.
 fn request(matches: &ArgMatches, step: Step) -> Result<Task, Fault> {
-    let request = HoldRequest { key: bytes_of(matches, "key"), owner: owner_of(matches)?, step };
+    let key = step.key().unwrap_or_else(|| bytes_of(matches, "key"));
+    let request = HoldRequest { key, owner: owner_of(matches)?, step };
     let options =
         HoldOptions { server: ServerAddress::read(matches), json: matches.get_flag("json"), request };
     Ok(task(move || hold::run(options)))
 }
 
 fn take(matches: &ArgMatches) -> Result<Step, Fault> {
-    let options = options_of(matches)?;
-    let lease = lease(matches)?.unwrap_or_default();
-    let terms = Terms { keys: vec![bytes_of(matches, "key")], lease, options };
+    let terms = terms_of(matches, lease(matches)?.unwrap_or_default())?;
     let wait = matches.get_one::<Duration>("wait").copied().unwrap_or_default();
     Ok(Step::Take { terms, wait })
 }

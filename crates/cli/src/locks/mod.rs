@@ -7,6 +7,7 @@ mod arguments;
 mod fence;
 pub(crate) mod hold;
 mod hold_flags;
+mod one_of;
 mod run;
 mod run_flags;
 mod table;

@@ -111,7 +111,9 @@ async fn locked(options: &RunOptions, server: &(Target, Trust), owner: &str) -> 
     let acquire = terms.acquire(&locks, owner.as_bytes(), options.wait).stop_before(margin(options));
     acquire.await.map_err(|error| match error {
         Error::Held(_) if options.if_held == IfHeld::Skip => DONE,
-        Error::Held(held) => refuse(HELD, &texts::refusal("not run", &terms.keys[0], held.as_deref())),
+        Error::Held(held) => {
+            refuse(HELD, &(terms.held("not run", held.as_deref()) + &texts::force(held.as_deref())))
+        }
         error => {
             let Failure(code, fault) = error.into();
             refuse(code, &fault)
@@ -203,8 +205,12 @@ fn owner() -> String {
 
 fn environment(options: &RunOptions, guard: &Guard) -> [(&'static str, Option<OsString>); 4] {
     let deadline = texts::unix_ms_in(guard.remaining());
+    let keys = match options.terms.any {
+        true => guard.key().to_vec(),
+        false => options.terms.keys.join(&b'\n'),
+    };
     [
-        ("REDLATCH_KEY", Some(system_texts::from_bytes(options.terms.keys.join(&b'\n')))),
+        ("REDLATCH_KEY", Some(system_texts::from_bytes(keys))),
         ("REDLATCH_TOKEN", guard.token().map(|token| token.to_string().into())),
         ("REDLATCH_OWNER", Some(system_texts::from_bytes(guard.owner().to_vec()))),
         ("REDLATCH_DEADLINE", Some(deadline.to_string().into())),
@@ -237,6 +243,7 @@ mod tests {
             server: ServerAddress::default(),
             terms: Terms {
                 keys: Vec::new(),
+                any: false,
                 lease: Duration::from_millis(lease),
                 options: Options::default(),
             },

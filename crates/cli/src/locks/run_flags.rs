@@ -7,9 +7,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use redlatch_proto::lock::LEASE_DEFAULT;
 
-use super::arguments::{WAIT_HELP, key};
+use super::arguments::{WAIT_HELP, key_or_one_of};
 use super::run::{self, IfHeld, OnLost, RunOptions};
-use super::terms::{Terms, options_of, with_options};
+use super::terms::{terms_of, with_options};
 use crate::common::arguments::{command_to_run, time};
 use crate::common::exit::{HELD, LOST, NOT_FOUND, NOT_RUN, SIGNALLED};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, task, with_url};
@@ -18,13 +18,12 @@ pub(super) const RUN: Subcommand = Subcommand::new("run", "Runs a command under 
     .also(&[HELD, LOST, NOT_RUN, NOT_FOUND, SIGNALLED]);
 
 fn arguments(command: Command) -> Command {
+    let [key, one_of_keys] = key_or_one_of();
+    let key =
+        key.num_args(1..).help("Key of the lock. Of several keys, all or none are taken, without meta.");
     let run = command
         .after_help(RUN_HELP)
-        .arg(
-            key()
-                .num_args(1..)
-                .help("Key of the lock. Of several keys, all or none are taken, without meta."),
-        )
+        .args([key, one_of_keys])
         .arg(command_to_run())
         .arg(time("wait", WAIT_HELP, "no limit; 0 with --if-held skip and fail"))
         .arg(
@@ -62,7 +61,6 @@ fn one_of(name: &'static str, words: &'static [&str], help: &'static str, defaul
 }
 
 fn read(matches: &ArgMatches) -> Result<Task, Fault> {
-    let words = |name| matches.get_many::<OsString>(name).unwrap_or_default().cloned().collect::<Vec<_>>();
     let time = |name, default| matches.get_one::<Duration>(name).copied().unwrap_or(default);
     let word = |name| matches.get_one::<String>(name).map_or("", String::as_str);
     let if_held = match word("if-held") {
@@ -81,12 +79,8 @@ fn read(matches: &ArgMatches) -> Result<Task, Fault> {
     }
     let options = RunOptions {
         server: ServerAddress::read(matches),
-        terms: Terms {
-            keys: words("key").iter().map(|key| key.as_encoded_bytes().to_vec()).collect(),
-            lease,
-            options: options_of(matches)?,
-        },
-        command: words("command"),
+        terms: terms_of(matches, lease)?,
+        command: matches.get_many::<OsString>("command").unwrap_or_default().cloned().collect(),
         wait,
         if_held,
         on_lost: match word("on-lost") {
@@ -105,7 +99,7 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 
 const RUN_HELP: &str = "\
 The environment of the command has:
-  REDLATCH_KEY       the key; newlines separate several keys
+  REDLATCH_KEY       the key; with --one-of the key that redlatch got; newlines separate several keys
   REDLATCH_OWNER     the owner
   REDLATCH_TOKEN     the fencing token; not set if the server has no LOCK commands
   REDLATCH_DEADLINE  the end of the lease without a renewal, as Unix time in milliseconds

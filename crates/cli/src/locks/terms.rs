@@ -1,19 +1,23 @@
 //! What a subcommand asks for when it takes a lock, and the flags that say it.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use redlatch_client::{Acquire, Locks};
+use redlatch_client::{Acquire, Held, Locks};
 use redlatch_proto::lock::OWNER_BYTES_MAX;
 use redlatch_proto::options::Takes::{Fields, Flag, Number, Text};
-use redlatch_proto::options::{Given, Options, ROWS, Row};
+use redlatch_proto::options::{Given, Kind, Options, ROWS, Row};
 
+use super::{one_of, texts};
 use crate::common::Fault;
 
 /// The locks to take, and how they are held.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) keys: Vec<Vec<u8>>,
+    /// Whether one of the keys is enough.
+    pub(crate) any: bool,
     pub(crate) lease: Duration,
     pub(crate) options: Options,
 }
@@ -21,13 +25,58 @@ pub(crate) struct Terms {
 impl Terms {
     /// The request for them. `wait`: `None` without a limit.
     pub(crate) fn acquire(&self, locks: &Locks, owner: &[u8], wait: Option<Duration>) -> Acquire {
-        let acquire = locks.lock_all(self.keys.iter().cloned()).acquire().owner(owner).lease(self.lease);
+        let lock = match self.any {
+            true => locks.any_of(self.keys.iter().cloned()),
+            false => locks.lock_all(self.keys.iter().cloned()),
+        };
+        let acquire = lock.acquire().owner(owner).lease(self.lease);
         let acquire = match wait {
             Some(wait) => acquire.wait(wait),
             None => acquire.wait_forever(),
         };
-        acquire.options(self.options.clone())
+        if !self.any {
+            return acquire.options(self.options.clone());
+        }
+        // Each of the keys is of this kind.
+        let kind = self.options.kind;
+        let acquire = acquire.options(Options { kind: Kind::Exclusive, ..self.options.clone() });
+        self.keys.iter().fold(acquire, |acquire, key| acquire.mode(key.clone(), kind))
     }
+
+    /// The lock or the locks, for people.
+    pub(crate) fn name(&self) -> String {
+        match (self.any, &self.keys[..]) {
+            (false, [key, ..]) => texts::readable(key),
+            (_, keys) => format!("one of {} locks", keys.len()),
+        }
+    }
+
+    /// Says that another owner has the lock. `what`: what did not happen.
+    pub(crate) fn held(&self, what: &str, held: Option<&Held>) -> String {
+        let what = match self.any {
+            true => format!("{what}: none of {} locks is free", self.keys.len()),
+            false => what.to_owned(),
+        };
+        texts::held(&what, self.keys.first().map_or(&[], Vec::as_slice), held)
+    }
+}
+
+/// The terms that the flags say, for this lease.
+///
+/// # Errors
+/// The keys of `--one-of` cannot be, or options exclude each other.
+pub(super) fn terms_of(matches: &ArgMatches, lease: Duration) -> Result<Terms, Fault> {
+    let words =
+        |name| matches.get_many::<OsString>(name).unwrap_or_default().map(|word| word.as_encoded_bytes());
+    let (any, options) = (matches.contains_id("one-of"), options_of(matches)?);
+    if any && !options.meta.is_empty() {
+        return Err("--one-of: excludes --why and --meta".to_owned());
+    }
+    let keys = match any {
+        true => one_of::keys_of(words("one-of")).map_err(|fault| format!("--one-of {fault}"))?,
+        false => words("key").map(<[u8]>::to_vec).collect(),
+    };
+    Ok(Terms { keys, any, lease, options })
 }
 
 /// Adds a flag for each option that all faces have.
@@ -52,7 +101,7 @@ fn flag(row: Row) -> Arg {
 ///
 /// # Errors
 /// Two exclude each other, or META has no field or too much.
-pub(super) fn options_of(matches: &ArgMatches) -> Result<Options, Fault> {
+fn options_of(matches: &ArgMatches) -> Result<Options, Fault> {
     let mut given = Given::default();
     for Row { name, takes, .. } in ROWS {
         match takes {

@@ -120,10 +120,10 @@ fn kind(held: &Held, holder: &Holder) -> String {
     }
 }
 
-/// Why a lock was not taken, and what could be done about it. `what`: what did not happen.
-pub(crate) fn refusal(what: &str, key: &[u8], held: Option<&Held>) -> String {
+/// How a lock that is held can be taken by force.
+pub(crate) fn force(held: Option<&Held>) -> String {
     let force = held.and_then(breaking).map(|command| format!("\nTo take it by force: {command}"));
-    self::held(what, key, held) + &force.unwrap_or_default()
+    force.unwrap_or_default()
 }
 
 /// Why a lock was not taken. `what`: what did not happen.

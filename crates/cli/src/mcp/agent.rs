@@ -4,8 +4,8 @@
 //! Rule    a call that is cancelled, or whose client has gone, leaves the queue, and gives a lock back that it was granted in
 //!         that moment. Nothing else is released unless it is asked for.
 
-use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -99,17 +99,15 @@ impl Agent {
     }
 
     async fn take(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
-        let terms = Terms {
-            keys: vec![key(arguments)],
-            lease: lease(arguments)?.unwrap_or(LEASE),
-            options: options(arguments, context)?,
-        };
+        let terms = terms(arguments, context)?;
+        let keys = terms.keys.clone();
         let wait = arguments.time("wait").unwrap_or_default();
         let request = self.request(Step::Take { terms, wait }, arguments, context)?;
         let id = (request.key.clone(), request.owner.clone());
         let alone = Alone::enter(&self.taking, &id).await?;
 
-        let taker = ForAgent::new(&id, Locks::at(self.server.0.clone(), self.server.1.clone()), context);
+        let locks = Locks::at(self.server.0.clone(), self.server.1.clone());
+        let taker = ForAgent::new(&id, locks, context, request.is_any());
         let answer = tokio::select! {
             biased;
             () = self.ended(context) => None,
@@ -118,13 +116,14 @@ impl Agent {
         let Some(answer) = answer else {
             alone.ends();
             // It is given up after a while: the lock ends with its lease then.
-            let _ = timeout(GIVE_BACK_MAX, self.give_back(&id, &taker)).await;
+            let _ = timeout(GIVE_BACK_MAX, self.give_back(&keys, &taker)).await;
             return Err(cancelled());
         };
 
         let Answer::Taken(hold) = &answer else {
             return Ok(outcome(&request, &answer));
         };
+        let id = (hold.key.clone(), id.1);
         let was_held = self.holds.taken(id.clone(), hold, taker.events.into_inner(), context.peer.clone());
         self.is_known(&id);
         if !was_held {
@@ -142,8 +141,15 @@ impl Agent {
         Ok(outcome)
     }
 
-    /// Releases a lock that was granted when its request was given up, after that has left the queue.
-    async fn give_back(&self, id: &Id, taker: &ForAgent) -> Result<(), Error> {
+    /// Releases what was granted of these locks when its request was given up, after that has left the queues.
+    async fn give_back(&self, keys: &[Vec<u8>], taker: &ForAgent) -> Result<(), Error> {
+        for key in keys {
+            self.give_back_one(&(key.clone(), taker.id.1.clone()), taker).await?;
+        }
+        Ok(())
+    }
+
+    async fn give_back_one(&self, id: &Id, taker: &ForAgent) -> Result<(), Error> {
         let (key, owner) = id;
         let locks = &taker.locks;
         while locks.waiters(key).await?.iter().any(|waiting| waiting.owner.as_ref() == Some(owner)) {
@@ -292,7 +298,8 @@ impl Agent {
     }
 
     fn request(&self, step: Step, arguments: &Arguments, context: &Context) -> Result<HoldRequest, Failure> {
-        Ok(HoldRequest { key: key(arguments), owner: self.owner(arguments, context)?, step })
+        let key = step.key().unwrap_or_else(|| key(arguments));
+        Ok(HoldRequest { key, owner: self.owner(arguments, context)?, step })
     }
 
     /// The name under which the caller takes locks.
@@ -383,6 +390,8 @@ struct ForAgent {
     id: Id,
     locks: Locks,
     context: Context,
+    /// Whether it waits in several queues.
+    any: bool,
     events: Mutex<Option<HoldEvents>>,
     before: Mutex<Before>,
     /// The task that shows the place in the queue; it ends with this.
@@ -390,9 +399,9 @@ struct ForAgent {
 }
 
 impl ForAgent {
-    fn new(id: &Id, locks: Locks, context: &Context) -> Self {
+    fn new(id: &Id, locks: Locks, context: &Context, any: bool) -> Self {
         let (events, before, progress) = (Mutex::default(), Mutex::new(Before::Unknown), Mutex::default());
-        Self { id: id.clone(), locks, context: context.clone(), events, before, progress }
+        Self { id: id.clone(), locks, context: context.clone(), any, events, before, progress }
     }
 }
 
@@ -409,18 +418,20 @@ impl Taker for ForAgent {
         *self.before.lock() = Before::Held(ours.and_then(|holder| holder.token));
         let Some(token) = self.context.meta.get_progress_token() else { return };
         let ((key, owner), locks) = (self.id.clone(), self.locks.clone());
-        let (peer, mut text) = (self.context.peer.clone(), text.to_owned());
+        let (peer, any, mut text) = (self.context.peer.clone(), self.any, text.to_owned());
         let mut progress = self.progress.lock();
         // The server may have restarted, and this be another wait of the same call.
         progress.abort_all();
         progress.spawn(async move {
             for step in 1_u32.. {
-                let message = ProgressNotificationParam::new(token.clone(), step.into()).with_message(text);
+                let message = ProgressNotificationParam::new(token.clone(), step.into());
                 // The client may have gone.
-                let _ = peer.notify_progress(message).await;
+                let _ = peer.notify_progress(message.with_message(text.clone())).await;
                 sleep(PROGRESS).await;
-                let place = hold::place_of(&locks, &key, &owner).await.ok().flatten();
-                text = hold::waiting(&key, place, None);
+                if !any {
+                    let place = hold::place_of(&locks, &key, &owner).await.ok().flatten();
+                    text = hold::waiting(&texts::readable(&key), place, None);
+                }
             }
         });
     }
@@ -441,10 +452,11 @@ impl Taker for NoTaker {
 fn outcome(request: &HoldRequest, answer: &Answer) -> Outcome {
     let [key, owner] = [&request.key, &request.owner].map(|bytes| texts::readable(bytes));
     let (text, is_refused) = match answer {
-        Answer::Held(held) => (texts::held("not taken", &request.key, held.as_deref()), true),
+        Answer::Held(held) => (request.refusal(held.as_deref()), true),
         Answer::Lost(known) => (request.loss(known), true),
         Answer::Released => (format!("{key} is released"), false),
         Answer::Taken(hold) => {
+            let key = texts::readable(&hold.key);
             let mut text = format!("{key} is {}\n  owner:  {owner}", request.what());
             if let Some(left) = hold.remaining() {
                 let end = texts::utc(texts::unix_ms_in(left));
@@ -481,6 +493,28 @@ fn waiter_value(waiting: &Waiting) -> Value {
 
 fn key(arguments: &Arguments) -> Vec<u8> {
     arguments.text("key").unwrap_or_default().as_bytes().to_vec()
+}
+
+/// The lock to take, or the locks of which one is enough.
+fn terms(arguments: &Arguments, context: &Context) -> Result<Terms, Failure> {
+    let (key, one_of) = (arguments.text("key"), arguments.texts("one_of"));
+    let any = match (key, &one_of[..]) {
+        (Some(_), []) => false,
+        (None, [_, ..]) => true,
+        (Some(_), _) => return Err(Failure::misused("one_of: excludes key")),
+        (None, []) => return Err(Failure::misused("key: is missing, and so is one_of")),
+    };
+    let mut known = HashSet::new();
+    let keys = key.into_iter().chain(one_of).filter(|key| known.insert(*key));
+    let keys = keys.map(|key| key.as_bytes().to_vec()).collect();
+    let options = match any {
+        true => arguments.options().map_err(Failure::misused)?,
+        false => options(arguments, context)?,
+    };
+    if any && !options.meta.is_empty() {
+        return Err(Failure::misused("one_of: excludes why and meta"));
+    }
+    Ok(Terms { keys, any, lease: lease(arguments)?.unwrap_or(LEASE), options })
 }
 
 fn lease(arguments: &Arguments) -> Result<Option<Duration>, Failure> {

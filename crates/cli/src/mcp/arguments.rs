@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use redlatch_proto::lock::KEYS_MAX;
 use redlatch_proto::options::{Given, Options, ROWS, Row, Takes};
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -70,6 +71,11 @@ impl Arguments {
         self.0.get(name).and_then(Value::as_str)
     }
 
+    pub(super) fn texts(&self, name: &str) -> Vec<&str> {
+        let texts = self.0.get(name).and_then(Value::as_array).into_iter().flatten();
+        texts.filter_map(Value::as_str).collect()
+    }
+
     /// A time, or its default.
     pub(super) fn time(&self, name: &str) -> Option<Duration> {
         duration::read(self.text(name)?).ok()
@@ -89,7 +95,10 @@ impl Argument {
             Kind::Number(least, most) => {
                 value.as_u64().is_some_and(|number| (least..=most).contains(&number))
             }
-            Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
+            Kind::Text => is_text(value),
+            Kind::Texts => value
+                .as_array()
+                .is_some_and(|texts| (1..=KEYS_MAX).contains(&texts.len()) && texts.iter().all(is_text)),
             Kind::Time => return duration::read(value.as_str().unwrap_or_default()).map(drop),
         };
         let expected = match self.kind {
@@ -97,10 +106,15 @@ impl Argument {
             Kind::Flag => "must be true or false",
             Kind::Number(least, most) => &format!("must be a whole number from {least} to {most}"),
             Kind::Text => "must be a text that is not empty",
+            Kind::Texts => &format!("must be a list of 1 to {KEYS_MAX} texts that are not empty"),
             Kind::Time => duration::EXPECTED,
         };
         if is_right { Ok(()) } else { Err(expected.to_owned()) }
     }
+}
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -117,7 +131,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (sent, expected) in [
-            (json!({}), "key: is missing"),
+            (json!({ "one_of": [] }), "one_of: must be a list of 1 to 1000 texts"),
+            (json!({ "one_of": ["a", ""] }), "one_of: must be a list"),
+            (json!({ "one_of": vec!["a"; 1_001] }), "one_of: must be a list"),
+            (json!({ "one_of": "a" }), "one_of: must be a list"),
             (json!({ "key": "" }), "key: must be a text"),
             (json!({ "key": 7 }), "key: must be a text"),
             (json!({ "key": ["a"] }), "key: must be a text"),
@@ -133,7 +150,7 @@ mod tests {
             (json!({ "key": "a", "permits": -1, "of": 2 }), "permits: must be a whole number"),
             (json!({ "key": "a", "of": 1.5 }), "of: must be a whole number"),
             (json!({ "key": "a", "meta": { "n": 1 } }), "meta: must be an object"),
-            (json!({ "key": "a", "lock": "b" }), "unknown argument 'lock': take has key, lease"),
+            (json!({ "key": "a", "lock": "b" }), "unknown argument 'lock': take has key, one_of, lease"),
         ] {
             let fault = read("take", sent.clone()).expect_err("a fault");
             assert!(fault.starts_with(expected), "{sent}: {fault}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redlatch_proto::lock::KEYS_MAX;
 use redlatch_proto::options;
 use rmcp::model::{self, JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
@@ -42,9 +43,11 @@ pub(super) enum Kind {
     /// Names with texts.
     Fields,
     Flag,
-    /// A whole number from 1 to this one.
+    /// A whole number, from the first to the second.
     Number(u64, u64),
     Text,
+    /// Texts that are not empty: one at least, [`KEYS_MAX`] at most.
+    Texts,
     /// A time with its unit, as a text.
     Time,
 }
@@ -132,6 +135,9 @@ impl Argument {
             Kind::Flag => json!({ "type": "boolean" }),
             Kind::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
             Kind::Text => json!({ "type": "string", "minLength": 1 }),
+            Kind::Texts => json!({
+                "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1, "maxItems": KEYS_MAX,
+            }),
             Kind::Time => json!({ "type": "string", "pattern": "^[0-9]+(ms|s|m|h)?$" }),
         };
         schema["description"] = self.help.into();
@@ -216,7 +222,13 @@ const TOOLS: &[Tool] = &[
                 who, why and until when: do not go on without the lock. Do something else, or call again \
                 with wait.",
         arguments: &[
-            KEY,
+            Argument { is_required: false, ..KEY },
+            may(
+                "one_of",
+                Kind::Texts,
+                "Instead of key: the names of equal things, such as test accounts, one of which you need. The \
+                 answer has the one that you got in key.",
+            ),
             may(
                 "lease",
                 Kind::Time,
@@ -231,7 +243,7 @@ const TOOLS: &[Tool] = &[
         ],
         answer: &[
             always("taken", Shape::Flag, "Whether this agent holds the lock now."),
-            ITS_KEY,
+            Field { is_certain: false, ..ITS_KEY },
             OWNER,
             ITS_TOKEN,
             LEASE,

@@ -2,14 +2,15 @@
 //!
 //! Rule    an error names the field, and comes before anything happens. A field that the action does not have is an error.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use hyper::Request;
 use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
-use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX};
+use redlatch_proto::lock::{KEYS_MAX, MILLIS_MAX, OWNER_BYTES_MAX};
 use redlatch_proto::log_name::readable;
-use redlatch_proto::options::{Given, Options, ROWS, Row, Takes};
+use redlatch_proto::options::{Given, Kind, Options, ROWS, Row, Takes};
 use serde_json::{Map, Value};
 
 use super::json::{self, bytes_of};
@@ -47,6 +48,8 @@ pub(super) struct Terms {
     /// `None`: the setting `lock-lease`.
     pub(super) lease_ms: Option<u64>,
     pub(super) wait_ms: u64,
+    /// Keys that are as good as the one in the path.
+    any_of: Vec<Vec<u8>>,
     options: Options,
 }
 
@@ -78,18 +81,52 @@ impl HoldRequest {
             }
             _ => return Err(wrong("action: must be take, renew or release")),
         };
-        Ok(Self { key, owner: fields.owner()?, action })
+        let is_text = std::str::from_utf8(&key).is_ok();
+        match &action {
+            Action::Take(terms) if !terms.any_of.is_empty() && !is_text => {
+                Err(wrong("any_of: needs a key in the path that is UTF-8, too"))
+            }
+            _ => Ok(Self { key, owner: fields.owner()?, action }),
+        }
     }
 }
 
 impl Terms {
-    /// The words of LOCK.ACQUIRE after the key and the owner.
-    pub(super) fn words(&self) -> Vec<Vec<u8>> {
-        let mut words = vec![b"WAIT".to_vec(), number(self.wait_ms)];
+    /// All keys of a request for one of several; `None`: of the one key.
+    pub(super) fn keys<'k>(&'k self, key: &'k [u8]) -> Option<Vec<&'k [u8]>> {
+        let mut known = HashSet::new();
+        let keys = [key].into_iter().chain(self.any_of.iter().map(Vec::as_slice));
+        (!self.any_of.is_empty()).then(|| keys.filter(|key| known.insert(*key)).collect())
+    }
+
+    /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for one of several keys.
+    pub(super) fn words(&self, key: &[u8], owner: &[u8]) -> Vec<Vec<u8>> {
+        let keys = self.keys(key);
+        let mut words = match &keys {
+            None => vec![b"LOCK.ACQUIRE".to_vec(), key.to_vec()],
+            Some(keys) => {
+                let count = number(keys.len() as u64);
+                [b"LOCK.MACQUIRE".to_vec(), count]
+                    .into_iter()
+                    .chain(keys.iter().map(|key| key.to_vec()))
+                    .collect()
+            }
+        };
+        words.extend([owner.to_vec(), b"WAIT".to_vec(), number(self.wait_ms)]);
         if let Some(lease_ms) = self.lease_ms {
             words.extend([b"LEASE".to_vec(), number(lease_ms)]);
         }
-        words.extend(self.options.words());
+        let Some(keys) = keys else {
+            words.extend(self.options.words());
+            return words;
+        };
+        words.extend([b"ANY".to_vec(), number(1)]);
+        // Each of the keys is of this kind.
+        let kind = self.options.kind;
+        for at in (1..=keys.len() as u64).filter(|_| kind != Kind::Exclusive) {
+            words.extend([b"MODE".to_vec(), number(at)].into_iter().chain(kind.words()));
+        }
+        words.extend(Options { kind: Kind::Exclusive, ..self.options.clone() }.words());
         words
     }
 }
@@ -163,12 +200,23 @@ impl Fields {
         self.within("lease_ms", 1..=MILLIS_MAX).map_err(wrong)
     }
 
+    fn any_of(&self) -> Result<Vec<Vec<u8>>, String> {
+        let key = |key: &Value| key.as_str().filter(|key| !key.is_empty()).map(|key| key.as_bytes().to_vec());
+        let read = |value: &Value| {
+            let keys = value.as_array().filter(|keys| (1..KEYS_MAX).contains(&keys.len()))?;
+            keys.iter().map(key).collect()
+        };
+        let must = format!("a list of 1 to {} texts that are not empty", KEYS_MAX - 1);
+        self.get("any_of", read, &must).map(Option::unwrap_or_default)
+    }
+
     fn terms(&self) -> Result<Terms, ApiError> {
-        Ok(Terms {
-            lease_ms: self.lease_ms()?,
-            wait_ms: self.within("wait_ms", 0..=HTTP_WAIT_MS_MAX).map_err(wrong)?.unwrap_or(0),
-            options: self.options().map_err(wrong)?,
-        })
+        let (any_of, options) = (self.any_of().map_err(wrong)?, self.options().map_err(wrong)?);
+        if !any_of.is_empty() && !options.meta.is_empty() {
+            return Err(wrong("any_of: excludes why and meta"));
+        }
+        let wait_ms = self.within("wait_ms", 0..=HTTP_WAIT_MS_MAX).map_err(wrong)?.unwrap_or(0);
+        Ok(Terms { lease_ms: self.lease_ms()?, wait_ms, any_of, options })
     }
 
     fn options(&self) -> Result<Options, String> {
@@ -200,7 +248,7 @@ fn wrong(text: impl Into<String>) -> ApiError {
 const COMMON: &[&str] = &["action", "owner", "owner_base64"];
 const RELEASE: &[&str] = &["token"];
 const RENEW: &[&str] = &["lease_ms", "token"];
-const TAKE: &[&str] = &["lease_ms", "wait_ms"];
+const TAKE: &[&str] = &["lease_ms", "wait_ms", "any_of"];
 
 #[cfg(test)]
 mod tests {
@@ -225,16 +273,25 @@ mod tests {
     #[test]
     fn terms_become_the_words_of_a_command() {
         let words = |body: Value| match read("/api/locks/a", body).unwrap().action {
-            Action::Take(terms) => String::from_utf8(terms.words().join(&b' ')).unwrap(),
+            Action::Take(terms) => String::from_utf8(terms.words(b"a", b"me").join(&b' ')).unwrap(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(words(json!({ "action": "take", "owner": "me", "shared": null })), "WAIT 0");
+        assert_eq!(
+            words(json!({ "action": "take", "owner": "me", "shared": null })),
+            "LOCK.ACQUIRE a me WAIT 0"
+        );
         let body = json!({ "action": "take", "owner": "me", "lease_ms": 5, "wait_ms": 7, "shared": true });
-        assert_eq!(words(body), "WAIT 7 LEASE 5 SHARED");
+        assert_eq!(words(body), "LOCK.ACQUIRE a me WAIT 7 LEASE 5 SHARED");
         let body = json!({
             "action": "take", "owner": "me", "permits": 2, "of": 3, "why": "w", "meta": { "job": "7" },
         });
-        assert_eq!(words(body), "WAIT 0 PERMITS 2 OF 3 META job 7 reason w");
+        assert_eq!(words(body), "LOCK.ACQUIRE a me WAIT 0 PERMITS 2 OF 3 META job 7 reason w");
+        let body =
+            json!({ "action": "take", "owner": "me", "any_of": ["b", "a", "b"], "permits": 1, "of": 2 });
+        let expected = "LOCK.MACQUIRE 2 a b me WAIT 0 ANY 1 MODE 1 PERMITS 1 OF 2 MODE 2 PERMITS 1 OF 2";
+        assert_eq!(words(body), expected);
+        let body = json!({ "action": "take", "owner": "me", "any_of": ["b"], "lease_ms": 5 });
+        assert_eq!(words(body), "LOCK.MACQUIRE 2 a b me WAIT 0 LEASE 5 ANY 1");
     }
 
     #[test]
@@ -277,6 +334,14 @@ mod tests {
             (json!({ "why": "a", "meta": { "reason": "b" } }), "why: is the field 'reason' of meta"),
             (json!({ "why": long(4091) }), "meta and why: at most 64 fields of 4096 bytes in all"),
             (json!({ "meta": many }), "meta and why: "),
+            (json!({ "any_of": [] }), "any_of: must be a list of 1 to 999 texts that are not empty"),
+            (json!({ "any_of": "b" }), "any_of: must be a list"),
+            (json!({ "any_of": ["b", 7] }), "any_of: must be a list"),
+            (json!({ "any_of": ["b", ""] }), "any_of: must be a list"),
+            (json!({ "any_of": vec!["b"; 1_000] }), "any_of: must be a list"),
+            (json!({ "any_of": ["b"], "why": "w" }), "any_of: excludes why and meta"),
+            (json!({ "any_of": ["b"], "meta": { "a": "b" } }), "any_of: excludes why and meta"),
+            (json!({ "action": "renew", "any_of": ["b"] }), "unknown field 'any_of': renew has "),
         ] {
             let mut body = json!({ "action": "take", "owner": "me" });
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -304,6 +369,8 @@ mod tests {
             let said = read(target, &body).expect_err("it is wrong");
             assert_eq!(said, "the target must have two hexadecimal digits after each %", "{target}");
         }
+        let any = json!({ "action": "take", "owner": "me", "any_of": ["b"] });
+        assert!(read("/api/locks/a%ff", any).unwrap_err().starts_with("any_of: needs a key in the path"));
         assert_eq!(read("/api/locks/", &body), Err("the path must name a key: /api/locks/KEY".to_owned()));
         assert!(read("/api/locks/a?owner=me", &body).unwrap_err().starts_with("parameter 'owner'"));
     }

@@ -36,7 +36,7 @@ async fn changed(context: &HttpContext, request: &Request<Bytes>) -> Result<(Sta
     };
     let requester = request.extensions().get::<Requester>().cloned().unwrap_or_default();
     let client = LockClient::connect(context, &requester)?;
-    let mut change = Change { context, client, asked: &asked };
+    let mut change = Change { context, client, asked: &asked, key: &asked.key };
 
     match &asked.action {
         Action::Release { token } => change.release(*token).await,
@@ -50,17 +50,21 @@ struct Change<'r> {
     context: &'r HttpContext,
     client: LockClient,
     asked: &'r HoldRequest,
+    /// The key in the path, or the one that was got.
+    key: &'r [u8],
 }
 
-impl Change<'_> {
-    async fn take(&mut self, terms: &Terms) -> Result<(StatusCode, Value), ApiError> {
-        let HoldRequest { key, owner, .. } = self.asked;
-        let options = terms.words();
-        let mut words: Vec<&[u8]> = vec![b"LOCK.ACQUIRE", key, owner];
-        words.extend(options.iter().map(Vec::as_slice));
+impl<'r> Change<'r> {
+    async fn take(&mut self, terms: &'r Terms) -> Result<(StatusCode, Value), ApiError> {
+        let (key, owner) = (self.key, &self.asked.owner);
+        let (keys, words) = (terms.keys(key), terms.words(key, owner));
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let sent_ms = unix_ms(self.context);
-        let reply = self.client.call_and_wait(&words, Duration::from_millis(terms.wait_ms)).await?;
+        let mut reply = self.client.call_and_wait(&words, Duration::from_millis(terms.wait_ms)).await?;
         if !reply.is_null() {
+            if let Some(keys) = keys {
+                self.key = got(&mut reply, &keys).ok_or_else(ApiError::unexpected)?;
+            }
             return self.granted(&reply, sent_ms);
         }
         // The lock is refused in any case: why may be unknown.
@@ -68,7 +72,10 @@ impl Change<'_> {
         if let Some(holders) = held.get_mut("holders").and_then(Value::as_array_mut) {
             holders.truncate(HOLDERS_MAX);
         }
-        let error = format!("not taken: {} is held", readable(key));
+        let error = match keys {
+            Some(keys) => format!("not taken: none of {} locks is free", keys.len()),
+            None => format!("not taken: {} is held", readable(key)),
+        };
         Ok((StatusCode::CONFLICT, self.answer(false, [("error", error.into()), ("held", held)])))
     }
 
@@ -77,7 +84,7 @@ impl Change<'_> {
         token: Option<u64>,
         lease_ms: Option<u64>,
     ) -> Result<(StatusCode, Value), ApiError> {
-        let HoldRequest { key, owner, .. } = self.asked;
+        let (key, owner) = (self.key, &self.asked.owner);
         let (with_token, lease) = (words_of_token(token), lease_ms.map(number));
         let mut words: Vec<&[u8]> = vec![b"LOCK.EXTEND", key, owner];
         match &lease {
@@ -98,7 +105,7 @@ impl Change<'_> {
     }
 
     async fn release(&mut self, token: Option<u64>) -> Result<(StatusCode, Value), ApiError> {
-        let HoldRequest { key, owner, .. } = self.asked;
+        let (key, owner) = (self.key, &self.asked.owner);
         let with_token = words_of_token(token);
         let mut words: Vec<&[u8]> = vec![b"LOCK.RELEASE", key, owner];
         words.extend(with_token.iter().map(Vec::as_slice));
@@ -114,7 +121,7 @@ impl Change<'_> {
 
     /// What has happened to the lock, in sentences; the server may not tell it now.
     async fn explained(&mut self) -> Value {
-        let HoldRequest { key, owner, .. } = self.asked;
+        let (key, owner) = (self.key, &self.asked.owner);
         let told = self.client.call(&[b"LOCK.EXPLAIN", key, b"OWNER", owner]).await;
         told.unwrap_or_else(|_| json!([]))
     }
@@ -138,18 +145,26 @@ impl Change<'_> {
 
     /// An answer: whether it is done, of which lock and owner, and more.
     fn answer(&self, is_done: bool, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
-        let HoldRequest { key, owner, action } = self.asked;
+        let HoldRequest { owner, action, .. } = self.asked;
         let done = match action {
             Action::Release { .. } => "released",
             Action::Renew { .. } => "renewed",
             Action::Take(_) => "taken",
         };
         let mut object = Map::from_iter([(done.to_owned(), is_done.into())]);
-        insert(&mut object, "key", key);
+        insert(&mut object, "key", self.key);
         insert(&mut object, "owner", owner);
         object.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Value::Object(object)
     }
+}
+
+/// The key that was got of several, whose token becomes that of the reply.
+fn got<'k>(reply: &mut Value, keys: &[&'k [u8]]) -> Option<&'k [u8]> {
+    let (name, token) = reply.get("locks")?.as_object()?.iter().next()?;
+    let key = keys.iter().find(|key| **key == name.as_bytes()).copied();
+    reply["token"] = token.clone();
+    key
 }
 
 /// The option of LOCK.EXTEND and LOCK.RELEASE for the hold with this token only.
