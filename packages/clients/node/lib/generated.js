@@ -8,6 +8,8 @@ export const META_BYTES_MAX = 4096;
 export const META_FIELDS_MAX = 64;
 /** Permits of the largest semaphore. */
 export const PERMITS_MAX = 2147483647;
+/** The highest priority of a request. */
+export const PRIORITY_MAX = 9;
 /** The lease of a lock that names none. Milliseconds. */
 export const LEASE_DEFAULT = 30_000;
 /** The longest lease. Milliseconds. */
