@@ -15,6 +15,8 @@ pub const META_BYTES_MAX: usize = 4096;
 pub const META_FIELDS_MAX: usize = 64;
 /// Permits of the largest semaphore: as many as an `int` of every language can count.
 pub const PERMITS_MAX: u32 = i32::MAX as u32;
+/// The highest PRIORITY of a request. The lowest, and the default, is 0.
+pub const PRIORITY_MAX: u8 = 9;
 /// Bytes of the longest REASON of LOCK.BREAK.
 pub const REASON_BYTES_MAX: usize = 256;
 /// Locks that one LOCK.MACQUIRE may ask for.
