@@ -153,7 +153,7 @@ export class Held {
   }
 
   async transferTo(owner, lease) {
-    const successor = successorOf(owner, lease);
+    const successor = successorOf(this.owner, owner, lease);
     if (this.open) throw new Unreachable(`${shown(this.key)} is not locked: ${this.#hold.whyOpen}`);
     return this.#tells(this.#keeper.transfer(this.#hold, successor));
   }

@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 
 import {
   BUDGET_DEFAULT,
+  KEYS_MAX,
   LEASE_DEFAULT,
   LEASE_MAX,
   META_BYTES_MAX,
@@ -12,6 +13,7 @@ import {
   PERMITS_MAX,
   PRIORITY_MAX,
 } from "./generated.js";
+import { sameBytes } from "./hold.js";
 
 const DEFAULTS = {
   lease: LEASE_DEFAULT,
@@ -73,7 +75,7 @@ export class Terms {
     if (this.keys.length > 1) return this.isAny ? "one of several keys" : "several keys at once";
     if (this.kind.length > 0) return `${this.kind[0].toLowerCase()} locks`;
     if (this.isSession) return "sessions";
-    if (this.priority > 0) return "priorities";
+    if (this.priority > 0) return "a priority";
     return this.meta.length > 0 ? "meta" : null;
   }
 
@@ -147,6 +149,7 @@ export function termsOfSeveral(keys, { modes = {}, ...options }, prefix, wantsOn
   if (typeof keys === "string" || Buffer.isBuffer(keys)) throw new TypeError("keys: a list of them");
   const named = new Map([...keys].map((key) => [idOf(key), key]));
   if (named.size === 0) throw new RangeError("a lock needs a key");
+  if (named.size > KEYS_MAX) throw new RangeError(`keys: ${named.size}, at most ${KEYS_MAX}`);
   const kinds = new Map([...named.keys()].map((id) => [id, []]));
   for (const [key, mode] of Object.entries(modes)) {
     if (!kinds.has(idOf(key))) throw new RangeError(`modes: ${key} is none of the keys`);
@@ -210,9 +213,10 @@ function metaOf(meta) {
   return words;
 }
 
-/** Who is handed a lock: a new owner, and for how long it has the lock if it does not wait for it. */
-export function successorOf(owner, lease) {
-  return [word("owner", ownerOf(owner)), lease === undefined ? null : duration("lease", lease, 1, LEASE_MAX)];
+/** Who is handed a lock of `from`: another owner, and for how long it has the lock if it does not wait for it. */
+export function successorOf(from, owner, lease) {
+  if (sameBytes(word("owner", ownerOf(owner)), from)) throw new RangeError("owner: a lock is handed over to another one");
+  return [owner, lease === undefined ? null : duration("lease", lease, 1, LEASE_MAX)];
 }
 
 function ownerOf(owner) {

@@ -472,7 +472,7 @@ describe("with the newest libraries", () => {
     expect(await locks.lockedBy("k")).toBe(null);
     const several = await locks.all(["k", "l"]).acquire();
     await expect(several.transferTo("next", 1_000)).rejects.toThrow(TypeError);
-    for (const [owner, lease] of [["", 1], ["x".repeat(2_000), 1], ["next", 0], ["next", Infinity]]) {
+    for (const [owner, lease] of [["", 1], ["x".repeat(2_000), 1], [several.owner, 1], ["next", 0], ["next", Infinity]]) {
       await expect(several.transferTo(owner, lease)).rejects.toThrow(RangeError);
     }
     expect(await several.release()).toBe(true);
@@ -557,6 +557,7 @@ describe("with the newest libraries", () => {
     for (const key of [null, undefined, ""]) expect(() => locks.lockedBy(key)).toThrow("key");
     expect(() => locks.all("stock")).toThrow("keys");
     expect(() => locks.anyOf([])).toThrow("a lock needs a key");
+    expect(() => locks.anyOf(Array.from({ length: 1_001 }, (_, n) => `k${n}`))).toThrow("keys: 1001, at most 1000");
     for (const wrong of [{ shared: true }, { session: true }]) expect(() => locks.anyOf(["k"], wrong)).toThrow(TypeError);
     for (const modes of [{ l: "shared" }, { k: "reentrant" }, { k: null }]) {
       expect(() => locks.anyOf(["k", "m"], { modes })).toThrow("modes");
