@@ -159,13 +159,13 @@ export class Held implements AsyncDisposable {
   /** Leaves the lock held for so long, and renews it no more. Rejects as `extend`. */
   leave(rest: number): Promise<void>;
   /**
-   * Hands the lock over to another owner: in the same instant it has the lock, and this hold is lost as `transferred`. An owner
-   * that waits for this lock alone is granted it as it has asked. Another one has it for `lease`, and asks for it under its
-   * name. Resolves to the new token; null if the session of that owner has ended in the same instant.
+   * Hands the lock over to another owner: in the same instant it has the lock, and this hold is lost as `transferred`. An
+   * owner that waits for this lock alone is granted it as it has asked. Another one has it for `lease`, and asks for it under
+   * its name. Resolves to the new token; null if the session of that owner has ended in the same instant.
    *
-   * The end of a block is silent about a lock that was handed over. Rejects with `LockLost`; with `Refused` and still holds the
-   * lock, such as for `NOLEASE`; with `NotSupported` on a server without LOCK commands; with a TypeError for several keys. With
-   * `Unreachable` it may have been handed over, which the next renewal finds.
+   * The end of a block is silent about a lock that was handed over. Rejects with `LockLost`; with `Refused`, such as for
+   * `NOLEASE`, and the lock is still held; with `NotSupported` on a server without LOCK commands; with a TypeError for several
+   * keys. After `Unreachable` it may have been handed over, which the next renewal finds.
    */
   transferTo(owner: Key, lease?: number): Promise<number | null>;
   /**

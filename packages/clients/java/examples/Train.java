@@ -8,7 +8,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** Trains on the first of several GPUs that is free. A tenant has at most two jobs at a time, and all of them together 100. */
+/** Trains on the first of several GPUs that is free. A tenant has at most two jobs at a time, all tenants together 100. */
 public final class Train {
     private static final List<String> GPUS = List.of("gpu:0", "gpu:1", "gpu:2");
     private static final Duration WAIT = Duration.ofMinutes(1);

@@ -1,4 +1,4 @@
-// Trains on the first of several GPUs that is free. A tenant has at most two jobs at a time, and all of them together 100.
+// Trains on the first of several GPUs that is free. A tenant has at most two jobs at a time, all tenants together 100.
 
 const GPUS = ["gpu:0", "gpu:1", "gpu:2"];
 

@@ -110,8 +110,8 @@ export class Terms {
 }
 
 /**
- * Throws a RangeError or TypeError for what no server would grant. `prefix` stands before each key. `kind`: the words that say
- * how several keys are taken.
+ * Throws a RangeError or TypeError for what no server would grant. `prefix` stands before each key. `kind`: the words that
+ * say how several keys are taken.
  */
 export function termsOf(keys, options, prefix = "", { kind, isAny = false } = {}) {
   const all = checked(options, Object.keys(DEFAULTS));

@@ -41,7 +41,8 @@ export async function scopes(): Promise<void> {
   await using locks = new Locks(new Redis());
   await using held = await locks.all(["a", "b"], { lease: 10_000, stopBefore: 3_000 }).acquire();
   if (!held.open) await held.extend();
-  await using gpu = await locks.anyOf(["gpu:0", "gpu:1"], { priority: 5, modes: { "gpu:0": [1, 4], "gpu:1": "shared" } }).acquire();
+  const any = locks.anyOf(["gpu:0", "gpu:1"], { priority: 5, modes: { "gpu:0": [1, 4], "gpu:1": "shared" } });
+  await using gpu = await any.acquire();
   const handed: number | null = await gpu.transferTo("job-2", 10_000);
   console.log(gpu.key, handed);
   const opened: number = locks.opened;

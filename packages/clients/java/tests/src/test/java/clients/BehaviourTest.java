@@ -328,7 +328,8 @@ class BehaviourTest {
                     () -> any.priority(10),
                     () -> Mode.permits(3, 2),
                     () -> place.locks.anyOf(IntStream.rangeClosed(0, 1000).mapToObj(Integer::toString).toList()));
-            List<String> named = List.of("key", "modes", "modes", "one of", "modes", "lease", "priority", "priority", "permits", "keys");
+            List<String> named = List.of(
+                    "key", "modes", "modes", "one of", "modes", "lease", "priority", "priority", "permits", "keys");
             for (int index = 0; index < wrong.size(); index++) {
                 String text = assertThrows(IllegalArgumentException.class, wrong.get(index)).getMessage();
                 assertTrue(text.contains(named.get(index)), text);

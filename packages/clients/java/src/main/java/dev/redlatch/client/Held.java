@@ -220,8 +220,8 @@ public final class Held implements AutoCloseable {
      * @return the new token; empty if the session of that owner has ended in the same instant
      * @throws LockLost it is lost or released
      * @throws NotSupported the server has no LOCK commands
-     * @throws Unreachable the server cannot be asked, or it is an open hold. If the lock was handed over, the next renewal finds it
-     * @throws Refused the server refuses it, such as by {@code NOLEASE} for an owner that does not wait: the lock is still held
+     * @throws Unreachable the server cannot be asked, or it is an open hold. The next renewal finds whether it was handed over
+     * @throws Refused the server refuses it, such as {@code NOLEASE} for an owner that does not wait. The lock is still held
      * @throws IllegalStateException it is a lock of several keys
      */
     public OptionalLong transferTo(String owner) {
@@ -229,16 +229,16 @@ public final class Held implements AutoCloseable {
     }
 
     /**
-     * Hands the lock over to another owner: in the same instant it has the lock, and this hold is lost as {@code transferred}. An
-     * owner that waits for this lock alone is granted it as it has asked. Another one has it for {@code lease}, and asks for it
-     * under its name. {@link #close} throws nothing then.
+     * Hands the lock over to another owner: in the same instant it has the lock, and this hold is lost as {@code
+     * transferred}. An owner that waits for this lock alone is granted it as it has asked. Another one has it for {@code
+     * lease}, and asks for it under its name. {@link #close} throws nothing then.
      *
      * @param owner the name of another owner: 1 to 1,024 bytes of UTF-8
      * @param lease 1 ms to ten years
      * @return the new token; empty if the session of that owner has ended in the same instant
      * @throws LockLost it is lost or released
      * @throws NotSupported the server has no LOCK commands
-     * @throws Unreachable the server cannot be asked, or it is an open hold. If the lock was handed over, the next renewal finds it
+     * @throws Unreachable the server cannot be asked, or it is an open hold. The next renewal finds whether it was handed over
      * @throws Refused the server refuses it: the lock is still held
      * @throws IllegalStateException it is a lock of several keys
      */

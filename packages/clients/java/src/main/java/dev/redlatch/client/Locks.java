@@ -52,8 +52,8 @@ public final class Locks implements AutoCloseable {
     }
 
     /**
-     * The lock of one of several keys: the first that is free, in their order. {@link Held#key} says which. A wait ends with the
-     * first that becomes free. The same owner gets the same key again, so an owner of your own holds one of them at most.
+     * The lock of one of several keys: the first that is free, in their order. {@link Held#key} says which. A wait ends with
+     * the first that becomes free. The same owner gets the same key again, so an owner of your own holds one of them at most.
      *
      * @param keys one at least; one that is named twice counts once; in a cluster they must be of one slot
      * @return a lock with the options of {@link #all}

@@ -195,8 +195,8 @@ final class Steps {
     }
 
     /**
-     * Hands the lock over. It is asked once: after a lost answer the next renewal finds whether it is still held. Returns the new
-     * token; null if the session of the new owner has ended in the same instant. {@code lease}: nanoseconds; 0 for none.
+     * Hands the lock over. It is asked once: after a lost answer the next renewal finds whether it is still held. Returns the
+     * new token; null if the session of the new owner has ended in the same instant. {@code lease}: nanoseconds; 0 for none.
      */
     Long transfer(Held held, byte[] owner, long lease) {
         held.throwIfOver();

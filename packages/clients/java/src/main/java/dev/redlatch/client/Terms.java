@@ -57,7 +57,7 @@ final class Terms implements Cloneable {
     /** Throws IllegalArgumentException for what no server would grant. */
     Terms checked() {
         if (keys.size() > 1 && (!kind.isEmpty() || !meta.isEmpty() || isSession)) {
-            throw new IllegalArgumentException("several keys are exclusive but for their modes, with a lease and without meta");
+            throw new IllegalArgumentException("several keys are exclusive, or have modes; they have a lease, and no meta");
         }
         if (isSession && hasLease) {
             throw new IllegalArgumentException("a session has no lease: it ends with its connection");
@@ -82,7 +82,8 @@ final class Terms implements Cloneable {
 
     static void checkLease(long lease) {
         if (Time.millis(lease) < 1 || lease > Generated.LEASE_MAX) {
-            throw new IllegalArgumentException("a lease is 1 ms to " + TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX) + " days");
+            long days = TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX);
+            throw new IllegalArgumentException("a lease is 1 ms to " + days + " days");
         }
     }
 
