@@ -241,7 +241,8 @@ func (held *Held) Leave(ctx context.Context, rest time.Duration) error {
 // for the lease, and takes it under its name.
 //
 // It returns the new token; 0 if the session of owner has ended in the same instant. Errors are [*LostError],
-// [ErrNotSupported] on a server without LOCK commands, [ErrInvalid] for a lock of several keys, and those of ctx.
+// [ErrNotSupported] on a server without LOCK commands, [ErrInvalid] for a lock of several keys, and those of ctx before it
+// is sent.
 // [ErrRefused]: as if owner does not wait, and the lease is 0; the lock is held on. [ErrUnreachable]: the next renewal
 // finds what has become of it.
 func (held *Held) TransferTo(ctx context.Context, owner string, lease time.Duration) (int64, error) {
@@ -256,7 +257,8 @@ func (held *Held) TransferTo(ctx context.Context, owner string, lease time.Durat
 	if err := held.whyOver(); err != nil {
 		return 0, err
 	}
-	token, err := held.locks.transfer(ctx, held, owner, lease, trying)
+	// The context of the hold is done when the loss is told, which may be before the answer comes.
+	token, err := held.locks.transfer(context.WithoutCancel(ctx), held, owner, lease, trying)
 	if err != nil {
 		return 0, err
 	}

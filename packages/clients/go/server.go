@@ -253,7 +253,7 @@ func (server *server) transfer(
 			held.lose(NotHeld, "")
 			return 0, held.whyOver()
 		}
-		if ctx.Err() == nil && !isFromServer(err) {
+		if !isFromServer(err) {
 			return 0, refusal(err)
 		}
 		if err := trying.after(ctx, err); err != nil {
