@@ -32,6 +32,9 @@ LIES = {
     "opens what is refused": "an_answer_opens_nothing",
     "stops at its deadline alone": "stopped_before_the_deadline",
     "releases what it has lost": "stopped_before_the_deadline",
+    "names another key": "any_of",
+    "holds what it has handed over": "handed_over_to_nobody_who_waits",
+    "hands nothing over": "handed_over_to_nobody_who_waits",
     "ends": "take_and_release",
 }
 # A call without a wait is tried as often.
@@ -75,7 +78,8 @@ class Adapter:
     def do_take(
         self,
         hold: str,
-        key: str,
+        key: str = "",
+        any_of: Optional[list[str]] = None,
         owner: Optional[str] = None,
         wait: float = 0,
         lease: float = 30,
@@ -83,25 +87,30 @@ class Adapter:
         stop_before: float = 0,
     ) -> Any:
         owner = owner or secrets.token_hex(16)
-        words = ["LOCK.ACQUIRE", key, owner, "LEASE", round(lease * 1000), *(["WAIT", round(wait * 1000)] if wait else [])]
+        head = ["LOCK.MACQUIRE", len(any_of), *any_of, owner, "ANY", 1] if any_of else ["LOCK.ACQUIRE", key, owner]
+        words = [*head, "LEASE", round(lease * 1000), *(["WAIT", round(wait * 1000)] if wait else [])]
         sent = time.monotonic()
         try:
             grant = self._granted(words, 0 if self._lies("gives up before its wait has passed") else sent + wait)
         except Failure:
             if not self._lies("opens what is refused"):
                 raise
-            return {"token": None, "owner": owner, "open": True}
+            return {"token": None, "owner": owner, "open": True, "key": key}
         if grant is None and self._lies("is granted what another one holds"):
             grant = {"token": 1, "waited": 0}
         if grant is None:
             raise self._refusal(key)
+        if any_of:
+            [[key, grant["token"]]] = grant["locks"].items()
         begun = sent + grant.get("waited", 0) / 1000 + (lease if self._lies("its deadline is too late") else 0)
         token = 1 if self._lies("tokens stand still") else grant["token"]
         stop_before = 0 if self._lies("stops at its deadline alone") else stop_before
-        self._holds[hold] = {"key": key, "owner": owner, "token": token, "deadline": begun + lease - stop_before}
+        deadline = begun + lease - stop_before
+        self._holds[hold] = {"key": key, "owner": owner, "token": token, "deadline": deadline, "why": "unrenewed"}
         if self._lies("releases what it has lost"):
             threading.Timer(self._left(hold), self.do_release, [hold]).start()
-        return {"token": token, "owner": owner, "open": False}
+        got = any_of[-1] if any_of and self._lies("names another key") else key
+        return {"token": token, "owner": owner, "open": False, "key": got}
 
     def do_release(self, hold: str) -> bool:
         if self._lies("ends"):
@@ -109,6 +118,21 @@ class Adapter:
         held = self._holds[hold]
         held["deadline"] = 0
         return self._ask("LOCK.RELEASE", held["key"], held["owner"]) == 1 or self._lies("releases what it does not hold")
+
+    def do_transfer(self, hold: str, to: str, lease: Optional[float] = None) -> int:
+        from servers import redlatch
+
+        held = self._holds[hold]
+        if self._lies("hands nothing over"):
+            return int(held["token"]) + 1
+        words = ["LOCK.TRANSFER", held["key"], held["owner"], "TO", to, *(["LEASE", round(lease * 1000)] if lease else [])]
+        try:
+            token = int(self._ask(*words)["token"])
+        except redlatch.CommandError as refused:
+            raise Failure("refused", str(refused)) from None
+        if not self._lies("holds what it has handed over"):
+            held.update(deadline=0, why="transferred")
+        return token
 
     def do_extend(self, hold: str) -> None:
         self.do_check(hold)
@@ -124,13 +148,13 @@ class Adapter:
         if self._lies("tells no loss"):
             threading.Event().wait()
         time.sleep(self._left(hold))
-        return "broken" if self._lies("tells another reason") else "unrenewed"
+        return "broken" if self._lies("tells another reason") else self._holds[hold]["why"]
 
     def do_locked_by(self, key: str) -> Any:
         found = self._ask("LOCK.WHO", key)
         if not found or self._lies("nobody holds it"):
             return None
-        return {"key": key, "owner": found["holders"][0]["owner"]}
+        return {"key": key, "owner": found["holders"][0]["owner"], "token": found["holders"][0]["token"]}
 
     def _granted(self, words: list[Any], until: float) -> Any:
         from servers import redlatch

@@ -38,18 +38,22 @@ PATIENCE_SECONDS = 30.0
 ANSWER_SECONDS = 120.0
 # The first connection of a process takes long on a busy machine.
 BUDGET_SECONDS = 30.0
-OPTIONS = ("lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before")
+OPTIONS = (
+    "lease", "wait", "priority", "delay", "shared", "permits", "modes", "reentrant", "session", "meta", "owner", "renew", "stop_before"
+)
+KEYS = ("key", "keys", "any_of")
 BOUNDS = {"after", "within"}
 SERVERS = {"hostile", "plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
 CONNECTIONS = {"single", "cluster", "sentinel"}
 # The words of each step beside its verb.
 WORDS = {
-    "take": {"key", "keys", "fails", "holder", "says", "opens", *OPTIONS},
-    "begin": {"key", "keys", *OPTIONS},
-    "granted": set(),
+    "take": {"fails", "holder", "says", "opens", "gets", *KEYS, *OPTIONS},
+    "begin": {*KEYS, *OPTIONS},
+    "granted": {"gets"},
     "release": {"gives", "fails"},
     "extend": {"lease", "fails"},
     "leave": {"rest", "fails"},
+    "transfer": {"to", "lease", "fails", "says"},
     "fenced": {"fails"},
     "holds": set(),
     "lost": {"reason", "says"},
@@ -140,7 +144,6 @@ class Run:
         self._patience = patience
         self._holds: dict[str, dict[str, Any]] = {}
         self._begun: dict[str, concurrent.futures.Future[dict[str, Any]]] = {}
-        self._keys: dict[str, str] = {}
 
     def run(self, steps: list[dict[str, Any]]) -> None:
         for number, step in enumerate(steps, 1):
@@ -176,6 +179,17 @@ class Run:
     def do_leave(self, name: str, step: dict[str, Any]) -> None:
         self._attempt(step, lambda: must_be(self._adapter.do("leave", hold=name, rest=step["rest"]), None))
 
+    def do_transfer(self, name: str, step: dict[str, Any]) -> None:
+        words = {word: self._filled(step[word]) for word in ("to", "lease") if word in step}
+
+        def transfer() -> None:
+            token = self._holds[name]["handed"] = self._adapter.do("transfer", hold=name, **words)
+            must(token > self._holds[name]["token"], f"the new token is {token}")
+
+        failure = self._attempt(step, transfer)
+        if failure:
+            must_say(failure, step.get("says", []))
+
     def do_fenced(self, name: str, step: dict[str, Any]) -> None:
         self._attempt(step, lambda: must_be(self._adapter.do("fenced", hold=name), None))
 
@@ -196,13 +210,15 @@ class Run:
         if self._pushes:
             return
         # It is subscribed, and has renewed what it held before.
-        self._until(["LOCK.WHO", self._keys[name]], "holders.0.renewals", lambda found: found is not None and found >= 1)
+        self._until(["LOCK.WHO", self._holds[name]["key"]], "holders.0.renewals", lambda found: found is not None and found >= 1)
 
     def do_remaining(self, name: str, step: dict[str, Any]) -> None:
         must(is_within(self._adapter.do("remaining", hold=name), step), "it is not")
 
     def do_token(self, name: str, step: dict[str, Any]) -> None:
-        must_be(self._holds[name]["token"], step["is"])
+        wanted = self._filled(step["is"])
+        token = self._holds[name]["token"]
+        must_be(str(token) if isinstance(wanted, str) else token, wanted)
 
     def do_rise(self, names: list[str], step: dict[str, Any]) -> None:
         tokens = [self._holds[name]["token"] for name in names]
@@ -240,12 +256,13 @@ class Run:
         return None
 
     def _lock(self, name: str, step: dict[str, Any]) -> dict[str, Any]:
-        keys = {word: step[word] for word in ("key", "keys") if word in step}
-        self._keys[name] = step["key"] if "key" in step else next(iter(step["keys"]), "")
+        keys = {word: step[word] for word in KEYS if word in step}
         return {"hold": name, **keys, **{word: self._filled(step[word]) for word in OPTIONS if word in step}}
 
     def _hold(self, name: str, held: dict[str, Any], step: dict[str, Any]) -> None:
         must_be(held["open"], step.get("opens", False))
+        if "gets" in step:
+            must_be(held["key"], step["gets"])
         self._holds[name] = held
 
     def _until(self, words: list[str], field: Optional[str], fits: Callable[[Any], bool]) -> None:
@@ -264,7 +281,7 @@ class Run:
         return self._place.ask(*[self._filled(word) for word in words])
 
     def _filled(self, value: Any) -> Any:
-        """`$a.token` stands for what the hold `a` has; `{"repeat": ...}` for a long text."""
+        """`$a.token` stands for what the hold `a` has, `$a.handed` for the token of its successor; `{"repeat": ...}` for a long text."""
         if isinstance(value, dict) and "repeat" in value:
             return value["repeat"] * value["times"]
         if isinstance(value, dict):
@@ -272,6 +289,7 @@ class Run:
         if isinstance(value, str):
             for name, held in self._holds.items():
                 value = value.replace(f"${name}.token", str(held["token"])).replace(f"${name}.owner", held["owner"])
+                value = value.replace(f"${name}.handed", str(held.get("handed")))
         return value
 
     def _compare(self, holder: Optional[dict[str, Any]], wanted: Optional[dict[str, Any]]) -> None:

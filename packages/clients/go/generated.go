@@ -14,6 +14,10 @@ const (
 	metaFieldsMax = 64
 	// Permits of the largest semaphore.
 	permitsMax = 2147483647
+	// Keys of one request.
+	keysMax = 1000
+	// The highest priority. The lowest is 0.
+	priorityMax = 9
 	// The lease of a lock that names none.
 	leaseDefault = 30 * time.Second
 	// The longest lease.

@@ -33,7 +33,9 @@ type Held struct {
 	isFinished bool
 	// Leave has been called: nothing has to stop before the deadline.
 	isLeaving bool
-	reason    *LostError
+	// TransferTo has succeeded: that it is lost is no news to the program.
+	isHandedOver bool
+	reason       *LostError
 	// Done when it is lost, or was released. Made when it is asked for.
 	over    context.Context
 	endOver context.CancelCauseFunc
@@ -44,6 +46,9 @@ type Held struct {
 }
 
 func newHeld(locks *Locks, asked terms, granted *grant) *Held {
+	if granted.key != "" {
+		asked.keys = []string{granted.key}
+	}
 	held := &Held{
 		locks: locks, terms: asked, token: granted.token, isPlain: granted.isPlain,
 		session: granted.session, sessionID: granted.sessionID,
@@ -77,10 +82,10 @@ func newOpenHeld(locks *Locks, asked terms) *Held {
 
 // Open is true if this is no lock: no server has answered, and [OnUnavailable] is [Open]. Others may work at the same
 // time. An open hold has no token and no deadline, is never lost, and sends nothing: Extend and Leave do nothing,
-// Release says that it was not held, and Fenced fails with [ErrUnreachable].
+// Release says that it was not held, and Fenced and TransferTo fail with [ErrUnreachable].
 func (held *Held) Open() bool { return held.isOpen }
 
-// Key is the key; the first one of several.
+// Key is the key: of [Locks.AnyOf] the one that was got, of [Locks.All] the first.
 func (held *Held) Key() string { return held.terms.keys[0] }
 
 // Owner is the name under which the lock was taken.
@@ -165,16 +170,10 @@ func (held *Held) extend(ctx context.Context, lease time.Duration) error {
 		return nil
 	}
 	trying := newBudget(held.locks.budget, 0)
-	late := time.NewTimer(trying.end.left())
-	defer late.Stop()
-	select {
-	case held.extending <- struct{}{}:
-		defer func() { <-held.extending }()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-late.C:
-		return refusal(failed(errNoAnswer))
+	if err := held.takeTurn(ctx, trying); err != nil {
+		return err
 	}
+	defer func() { <-held.extending }()
 	for {
 		if err := held.whyOver(); err != nil {
 			return err
@@ -193,13 +192,27 @@ func (held *Held) extend(ctx context.Context, lease time.Duration) error {
 	}
 }
 
+// takeTurn waits for the turn to extend.
+func (held *Held) takeTurn(ctx context.Context, trying *budget) error {
+	late := time.NewTimer(trying.end.left())
+	defer late.Stop()
+	select {
+	case held.extending <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return refusal(failed(errNoAnswer))
+	}
+}
+
 // mayLast refuses what is no new length of its lease; 0 is the one that it has.
 func (held *Held) mayLast(lease time.Duration) error {
 	if held.terms.isSession {
 		return invalid("a session has no lease: it ends with its connection")
 	}
-	if lease != 0 && (lease < time.Millisecond || lease > leaseMax) {
-		return invalid("lease: %v, 1 ms to ten years", lease)
+	if lease != 0 && !isLease(lease) {
+		return invalidLease(lease)
 	}
 	return nil
 }
@@ -221,6 +234,67 @@ func (held *Held) Leave(ctx context.Context, rest time.Duration) error {
 	held.isReleased = true
 	held.finish(nil)
 	return nil
+}
+
+// TransferTo hands the lock over: owner has it in the same instant, with a higher token, and this hold is lost as
+// [Transferred]. If owner waits for this lock alone, its wait is answered, before all others. Otherwise it has the lock
+// for the lease, and takes it under its name.
+//
+// It returns the new token; 0 if the session of owner has ended in the same instant. Errors are [*LostError],
+// [ErrNotSupported] on a server without LOCK commands, [ErrInvalid] for a lock of several keys, and those of ctx before it
+// is sent.
+// [ErrRefused]: as if owner does not wait, and the lease is 0; the lock is held on. [ErrUnreachable]: the next renewal
+// finds what has become of it.
+func (held *Held) TransferTo(ctx context.Context, owner string, lease time.Duration) (int64, error) {
+	if err := held.mayBeHandedTo(owner, lease); err != nil {
+		return 0, err
+	}
+	trying := newBudget(held.locks.budget, 0)
+	if err := held.takeTurn(ctx, trying); err != nil {
+		return 0, err
+	}
+	defer func() { <-held.extending }()
+	if err := held.whyOver(); err != nil {
+		return 0, err
+	}
+	// The context of the hold is done when the loss is told, which may be before the answer comes.
+	token, err := held.locks.transfer(context.WithoutCancel(ctx), held, owner, lease, trying)
+	if err != nil {
+		return 0, err
+	}
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	held.setLost(Transferred, "")
+	held.isHandedOver, held.isReleased = true, true
+	return token, nil
+}
+
+// mayBeHandedTo refuses what no server hands over.
+func (held *Held) mayBeHandedTo(owner string, lease time.Duration) error {
+	if err := held.whyOver(); err != nil {
+		return err
+	}
+	switch {
+	case held.isOpen:
+		return refusal(failed(errNoAnswer))
+	case len(held.terms.keys) > 1:
+		return invalid("only a lock of one key can be handed over")
+	case owner == "" || len(owner) > ownerBytesMax:
+		return invalidOwner(owner)
+	case owner == held.terms.owner:
+		return invalid("owner: %q has the lock already", owner)
+	case lease != 0 && !isLease(lease):
+		return invalidLease(lease)
+	case held.isPlain:
+		return notSupported("a hand-over")
+	}
+	return nil
+}
+
+func (held *Held) wasHandedOver() bool {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	return held.isHandedOver
 }
 
 // Release gives the lock back. False if it was not held any more. It does so also if ctx is done, so that it may be

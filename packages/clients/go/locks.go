@@ -93,10 +93,19 @@ func (locks *Locks) Lock(key string, options Options) *Lock {
 	return locks.All([]string{key}, options)
 }
 
-// All is the exclusive locks of several keys, taken all or none, with one token. A key that is named twice counts once.
-// In a cluster they must be of one slot. Of the options, only Lease, Wait, Owner, NoRenewal and StopBefore may be set if there is more than one key.
+// All is the locks of several keys, taken all or none, with one token: exclusive, or as [Options.Modes] says. A key that
+// is named twice counts once. In a cluster they must be of one slot. Of the options, only Lease, Wait, Priority, Modes,
+// Owner, NoRenewal and StopBefore may be set if there is more than one key.
 func (locks *Locks) All(keys []string, options Options) *Lock {
-	asked, err := termsOf(keys, options)
+	asked, err := termsOf(keys, options, false)
+	return &Lock{locks, asked, err}
+}
+
+// AnyOf is the lock of one of several keys: the first in this order that is free. With a Wait, the first that becomes
+// free. [Held.Key] says which it is. Keys and options are as of [Locks.All]; with an Owner that holds one of the keys, it
+// is that one.
+func (locks *Locks) AnyOf(keys []string, options Options) *Lock {
+	asked, err := termsOf(keys, options, true)
 	return &Lock{locks, asked, err}
 }
 
@@ -229,6 +238,9 @@ func (lock *Lock) Do(ctx context.Context, work func(ctx context.Context, held *H
 	defer func() { _ = held.releaseOrWarn(ctx) }()
 	err = work(held.Context(ctx), held)
 	lost := held.Err()
+	if err == nil && held.wasHandedOver() {
+		return nil
+	}
 	if found := held.releaseOrWarn(ctx); lost == nil {
 		lost = found
 	}

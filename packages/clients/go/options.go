@@ -37,10 +37,37 @@ type Options struct {
 	Owner string
 	// NoRenewal leaves out the renewals in the background, at each third of the lease.
 	NoRenewal bool
+	// Priority is 0 to 9. A higher one goes ahead of requests that wait already, but not of those that came much earlier.
+	Priority int
+	// Modes is how each key of [Locks.All] and [Locks.AnyOf] is taken; one without a mode is exclusive.
+	Modes map[string]Mode
 	// StopBefore is how long before its deadline the hold is lost if no renewal has succeeded by then: it is the time
 	// that the program has to stop. Less than the lease; of a session, than its Delay. Default: a tenth of that, at
 	// most 1 s.
 	StopBefore time.Duration
+}
+
+// Mode is how one of several keys is taken. The zero value is an exclusive lock.
+type Mode struct {
+	// Shared takes it together with other readers.
+	Shared bool
+	// Permits takes so many permits of a semaphore that has Of of them.
+	Permits, Of int
+}
+
+// words is the words of a request; none for an exclusive lock.
+func (mode Mode) words() ([]any, error) {
+	switch {
+	case mode == Mode{}:
+		return nil, nil
+	case mode == Mode{Shared: true}:
+		return []any{"SHARED"}, nil
+	case mode.Shared:
+		return nil, invalid("a lock is one of shared, permits and reentrant")
+	case mode.Permits < 1 || mode.Of < mode.Permits || mode.Of > permitsMax:
+		return nil, invalid("permits: %d of %d", mode.Permits, mode.Of)
+	}
+	return []any{"PERMITS", mode.Permits, "OF", mode.Of}, nil
 }
 
 // terms is what a lock is taken for, checked, and with the owner of one acquisition.
@@ -51,6 +78,11 @@ type terms struct {
 	lease       time.Duration
 	wait        time.Duration
 	kind        []any
+	// How several keys are taken, as words of the request.
+	modes []any
+	// One of several keys is taken, and not all of them.
+	takesOne    bool
+	priority    int
 	meta        []any
 	isReentrant bool
 	isSession   bool
@@ -61,7 +93,7 @@ type terms struct {
 }
 
 // termsOf returns an [ErrInvalid] for what no server would grant.
-func termsOf(keys []string, options Options) (terms, error) {
+func termsOf(keys []string, options Options, takesOne bool) (terms, error) {
 	lease := options.Lease
 	if lease == 0 {
 		lease = leaseDefault
@@ -69,17 +101,11 @@ func termsOf(keys []string, options Options) (terms, error) {
 	checked := terms{
 		keys: distinct(keys), owner: options.Owner, hasOwnOwner: options.Owner != "", lease: lease.Truncate(time.Millisecond),
 		wait: options.Wait, isReentrant: options.Reentrant, isSession: options.Session, delay: options.Delay,
-		renews: !options.NoRenewal, stopBefore: options.StopBefore,
+		renews: !options.NoRenewal, stopBefore: options.StopBefore, priority: options.Priority,
 	}
-	kinds := 0
-	if options.Shared {
-		checked.kind, kinds = []any{"SHARED"}, kinds+1
-	}
-	if options.Reentrant {
-		checked.kind, kinds = []any{"REENTRANT"}, kinds+1
-	}
-	if options.Permits != 0 || options.Of != 0 {
-		checked.kind, kinds = []any{"PERMITS", options.Permits, "OF", options.Of}, kinds+1
+	checked.takesOne = takesOne && len(checked.keys) > 1
+	if err := checked.setKinds(options); err != nil {
+		return terms{}, err
 	}
 	size := 0
 	for name, value := range options.Meta {
@@ -87,18 +113,18 @@ func termsOf(keys []string, options Options) (terms, error) {
 		size += len(name) + len(value)
 	}
 	switch {
-	case kinds > 1:
-		return terms{}, invalid("a lock is one of shared, permits and reentrant")
-	case kinds == 1 && checked.kind[0] == "PERMITS" && (options.Permits < 1 || options.Of < options.Permits || options.Of > permitsMax):
-		return terms{}, invalid("permits: %d of %d", options.Permits, options.Of)
 	case len(keys) == 0 || slices.Contains(keys, ""):
 		return terms{}, invalid("a lock needs a key, which is not empty")
 	case options.Session && options.Lease != 0 || options.Delay != 0 && !options.Session:
 		return terms{}, invalid("a session has no lease: it ends with its connection, and Delay is of sessions only")
-	case len(checked.keys) > 1 && (kinds > 0 || len(options.Meta) > 0 || options.Session):
-		return terms{}, invalid("several keys are locked exclusively, with a lease, and without meta")
-	case lease < time.Millisecond || lease > leaseMax:
-		return terms{}, invalid("lease: %v, 1 ms to ten years", lease)
+	case len(checked.keys) > keysMax:
+		return terms{}, invalid("keys: %d, at most %d", len(checked.keys), keysMax)
+	case len(checked.keys) > 1 && (checked.kind != nil || len(options.Meta) > 0 || options.Session):
+		return terms{}, invalid("several keys are locked with a lease, without meta, and in the ways that Modes has")
+	case options.Priority < 0 || options.Priority > priorityMax:
+		return terms{}, invalid("priority: %d, 0 to %d", options.Priority, priorityMax)
+	case !isLease(lease):
+		return terms{}, invalidLease(lease)
 	case options.Wait < 0 || options.Delay < 0:
 		return terms{}, invalid("wait: %v, delay: %v: not negative", options.Wait, options.Delay)
 	case options.StopBefore < 0 || options.StopBefore >= checked.lasts():
@@ -107,12 +133,57 @@ func termsOf(keys []string, options Options) (terms, error) {
 		const text = "meta: %d bytes in %d fields, at most %d in %d"
 		return terms{}, invalid(text, size, len(options.Meta), metaBytesMax, metaFieldsMax)
 	case len(options.Owner) > ownerBytesMax:
-		return terms{}, invalid("owner: %d bytes, at most %d", len(options.Owner), ownerBytesMax)
+		return terms{}, invalidOwner(options.Owner)
 	}
 	if checked.owner == "" {
 		checked.owner = randomOwner()
 	}
 	return checked, nil
+}
+
+// setKinds sets how the keys are taken. The mode of a single key is its kind.
+func (asked *terms) setKinds(options Options) error {
+	kind, err := Mode{options.Shared, options.Permits, options.Of}.words()
+	asked.kind = kind
+	if err == nil && options.Reentrant {
+		err = asked.setKind([]any{"REENTRANT"})
+	}
+	for key, mode := range options.Modes {
+		if err != nil {
+			return err
+		}
+		position := 1 + slices.Index(asked.keys, key)
+		words, wrong := mode.words()
+		switch {
+		case position == 0:
+			err = invalid("modes: %q is none of the keys", key)
+		case wrong != nil || words == nil:
+			err = wrong
+		case len(asked.keys) == 1:
+			err = asked.setKind(words)
+		default:
+			asked.modes = append(append(asked.modes, "MODE", position), words...)
+		}
+	}
+	return err
+}
+
+func (asked *terms) setKind(kind []any) error {
+	if asked.kind != nil {
+		return invalid("a lock is one of shared, permits and reentrant")
+	}
+	asked.kind = kind
+	return nil
+}
+
+func isLease(lease time.Duration) bool { return time.Millisecond <= lease && lease <= leaseMax }
+
+func invalidLease(lease time.Duration) error {
+	return invalid("lease: %v, 1 ms to ten years", lease)
+}
+
+func invalidOwner(owner string) error {
+	return invalid("owner: %d bytes, 1 to %d", len(owner), ownerBytesMax)
 }
 
 // distinct is each key once, which is how often the server counts it.
@@ -160,6 +231,8 @@ func (asked *terms) stopsBefore(lease time.Duration) time.Duration {
 // lacking is what a server without LOCK commands cannot do of it; empty if nothing.
 func (asked *terms) lacking() string {
 	switch {
+	case asked.takesOne:
+		return "one of several keys"
 	case len(asked.keys) > 1:
 		return "several keys at once"
 	case asked.isReentrant:
@@ -172,13 +245,15 @@ func (asked *terms) lacking() string {
 		return "sessions"
 	case len(asked.meta) > 0:
 		return "meta"
+	case asked.priority > 0:
+		return "priority"
 	}
 	return ""
 }
 
 // request is the words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys.
 func (asked *terms) request(wait time.Duration) []any {
-	words := make([]any, 0, 12+len(asked.keys)+len(asked.meta))
+	words := make([]any, 0, 16+len(asked.keys)+len(asked.modes)+len(asked.meta))
 	if len(asked.keys) > 1 {
 		words = append(words, "LOCK.MACQUIRE", len(asked.keys))
 	} else {
@@ -188,6 +263,10 @@ func (asked *terms) request(wait time.Duration) []any {
 		words = append(words, key)
 	}
 	words = append(words, asked.owner)
+	if asked.takesOne {
+		words = append(words, "ANY", 1)
+	}
+	words = append(words, asked.modes...)
 	if asked.isSession {
 		words = append(words, "SESSION", "DELAY", asked.delay.Milliseconds())
 	} else {
@@ -195,8 +274,12 @@ func (asked *terms) request(wait time.Duration) []any {
 	}
 	if wait > 0 {
 		words = append(words, "WAIT", (wait + time.Millisecond - 1).Milliseconds())
-	} else {
+	} else if !asked.takesOne {
+		// With ANY, such a reply would have keys where a refusal has names.
 		words = append(words, "JUSTTOKEN")
+	}
+	if asked.priority > 0 {
+		words = append(words, "PRIORITY", asked.priority)
 	}
 	words = append(append(words, "WHY"), asked.kind...)
 	if len(asked.meta) > 0 {

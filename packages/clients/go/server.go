@@ -32,6 +32,8 @@ type grant struct {
 	isPlain   bool
 	session   session
 	sessionID string
+	// Of one of several keys: which it is.
+	key string
 }
 
 // acquire takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the
@@ -102,13 +104,17 @@ func (server *server) acquireNatively(ctx context.Context, on channel, asked *te
 			return nil, err
 		}
 		// A request that does not wait is answered with the token alone.
-		if token := number(reply, number(field(reply, "token"), 0)); token != 0 {
+		token, key := number(reply, number(field(reply, "token"), 0)), ""
+		for got, its := range fieldsOf(field(reply, "locks")) {
+			token, key = number(its, 0), got
+		}
+		if token != 0 {
 			// The lease began when the wait had ended.
 			begun := sent.time().Add(millis(max(number(field(reply, "waited"), 0)-1, 0)))
 			if now := time.Now(); begun.After(now) {
 				begun = now
 			}
-			return &grant{token: token, begun: begun}, nil
+			return &grant{token: token, begun: begun, key: key}, nil
 		}
 		if wait < waitMax {
 			return nil, server.heldBy(ctx, asked.keys, fieldsOf(field(reply, "refused")), trying)
@@ -226,6 +232,34 @@ func (server *server) extend(
 	}
 	held.renewed(sent.time(), lease)
 	return nil
+}
+
+// transfer hands a lock over. After a lost answer it is not asked again: the next renewal finds whether the lock is still
+// held.
+func (server *server) transfer(
+	ctx context.Context, held *Held, owner string, lease time.Duration, trying *budget,
+) (int64, error) {
+	key := held.terms.keys[0]
+	words := []any{"LOCK.TRANSFER", key, held.terms.owner, "TO", owner, "TOKEN", held.token}
+	if lease != 0 {
+		words = append(words, "LEASE", lease.Milliseconds())
+	}
+	for {
+		reply, err := server.ask(ctx, key, trying.limit(0), words...)
+		if err == nil {
+			return number(field(reply, "token"), 0), nil
+		}
+		if startsWith(err, "NOTHELD ") {
+			held.lose(NotHeld, "")
+			return 0, held.whyOver()
+		}
+		if !isFromServer(err) {
+			return 0, refusal(err)
+		}
+		if err := trying.after(ctx, err); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // release gives back every key. False if not all of them were held. A hold that is known to be lost is tried once: it

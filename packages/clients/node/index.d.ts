@@ -27,8 +27,18 @@ export class Locks implements AsyncDisposable {
    * A `keyPrefix` of the client stands before the key.
    */
   lock(key: Key, options?: LockOptions): Lock;
-  /** The exclusive locks of several keys, taken all or none, with one token. In a cluster they must be of one slot. */
+  /**
+   * The locks of several keys, taken all or none, with one token: exclusive, unless `modes` says otherwise. In a cluster they
+   * must be of one slot.
+   */
   all(keys: Iterable<Key>, options?: AllOptions): Lock;
+  /**
+   * The lock of one of several keys: the first that is free, in their order. Its `key` says which. A wait ends with the first
+   * that becomes free. In a cluster they must be of one slot.
+   *
+   * The same owner gets the same key again, so an `owner` of your own holds one of them at most.
+   */
+  anyOf(keys: Iterable<Key>, options?: AllOptions): Lock;
   /** How many open holds were returned: see `onUnavailable`. */
   readonly opened: number;
   /** Who holds a key; null if nobody does. Rejects with `Unreachable` or `Refused`. */
@@ -54,7 +64,15 @@ export interface LocksOptions {
   onUnavailable?: "closed" | "open";
 }
 
-export interface AllOptions {
+/** Held with other readers; or `[n, limit]`: n permits of a semaphore that has `limit`. */
+export type Mode = "shared" | readonly [n: number, limit: number];
+
+export interface AllOptions extends TakeOptions {
+  /** How keys are taken that are not exclusive. Each must be one of the keys of the lock. */
+  modes?: Readonly<Record<string, Mode>>;
+}
+
+export interface TakeOptions {
   /** Until when the lock ends if it is neither renewed nor released. 1 ms to ten years. Default: 30,000. */
   lease?: number;
   /** How long to wait for a lock that is held, first come, first served; `Infinity` without a limit. Default: 0. */
@@ -68,11 +86,16 @@ export interface AllOptions {
    * Default: a tenth of the lease, of a session a tenth of its `delay`, and 1,000 at most.
    */
   stopBefore?: number;
+  /**
+   * The rank in the queues: each step counts as having come `lock-priority-ageing` earlier, a setting of the server. 0 to 9.
+   * Default: 0.
+   */
+  priority?: number;
   /** Ends a wait: it leaves the queue, and `acquire` is rejected with the reason of the signal. */
   signal?: AbortSignal;
 }
 
-export interface LockOptions extends AllOptions {
+export interface LockOptions extends TakeOptions {
   /** With other readers. One of `shared`, `permits` and `reentrant` at most. */
   shared?: boolean;
   /** `[n, limit]`: n permits of a semaphore that has `limit`. */
@@ -112,7 +135,7 @@ export class Lock {
 /** A lock that is held by this thread, until `release()`. Renewals do not keep the process alive. A clone of it is an empty object. */
 export class Held implements AsyncDisposable {
   private constructor();
-  /** The first key, as the server has it. */
+  /** The key, as the server has it: of `anyOf` the one that was got, of `all` the first. */
   readonly key: string;
   /** The name under which the lock was taken. */
   readonly owner: Key;
@@ -135,6 +158,16 @@ export class Held implements AsyncDisposable {
   extend(lease?: number): Promise<void>;
   /** Leaves the lock held for so long, and renews it no more. Rejects as `extend`. */
   leave(rest: number): Promise<void>;
+  /**
+   * Hands the lock over to another owner: in the same instant it has the lock, and this hold is lost as `transferred`. An
+   * owner that waits for this lock alone is granted it as it has asked. Another one has it for `lease`, and asks for it under
+   * its name. Resolves to the new token; null if the session of that owner has ended in the same instant.
+   *
+   * The end of a block is silent about a lock that was handed over. Rejects with `LockLost`; with `Refused`, such as for
+   * `NOLEASE`, and the lock is still held; with `NotSupported` on a server without LOCK commands; with a TypeError for several
+   * keys. After `Unreachable` it may have been handed over, which the next renewal finds.
+   */
+  transferTo(owner: Key, lease?: number): Promise<number | null>;
   /**
    * Gives the lock back. False if it was not held any more. Rejects with `Unreachable` or `Refused`: then it ends with its
    * lease.

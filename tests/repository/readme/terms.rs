@@ -19,11 +19,13 @@ enum Value {
 use Value::{Count, Time};
 
 /// Each term: its name, what it is, its value.
-const TERMS: [(&str, &str, Value); 9] = [
+const TERMS: [(&str, &str, Value); 11] = [
     ("OWNER_BYTES_MAX", "Bytes of the longest owner.", Count(lock::OWNER_BYTES_MAX)),
     ("META_BYTES_MAX", "Bytes of all fields and values of meta.", Count(lock::META_BYTES_MAX)),
     ("META_FIELDS_MAX", "Fields of meta.", Count(lock::META_FIELDS_MAX)),
     ("PERMITS_MAX", "Permits of the largest semaphore.", Count(lock::PERMITS_MAX as usize)),
+    ("KEYS_MAX", "Keys of one request.", Count(lock::KEYS_MAX)),
+    ("PRIORITY_MAX", "The highest priority. The lowest is 0.", Count(lock::PRIORITY_MAX as usize)),
     ("LEASE_DEFAULT", "The lease of a lock that names none.", Time(lock::LEASE_DEFAULT)),
     ("LEASE_MAX", "The longest lease.", Time(Duration::from_millis(lock::LEASE_MS_MAX))),
     (

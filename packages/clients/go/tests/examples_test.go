@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,67 @@ func TestLeader(t *testing.T) {
 	})
 	if !strings.Contains(said, "lock:leader is lost") {
 		t.Fatal(said)
+	}
+}
+
+func TestRunOnGPU(t *testing.T) {
+	l := newLocks(t, server.Namespace(t))
+	take(t, l, "gpu:0", locks.Options{})
+	var said bytes.Buffer
+	command := exec.Command("sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+	command.Stdout = &said
+	if err := examples.RunOnGPU(context.Background(), l, command); err != nil || said.String() != "1\n" {
+		t.Fatal(err, said.String())
+	}
+	if holder := holderOf(t, l, "gpu:1"); holder != nil {
+		t.Fatal(holder)
+	}
+}
+
+func TestRunFor(t *testing.T) {
+	l := newLocks(t, server.Namespace(t))
+	count := 0
+	err := examples.RunFor(context.Background(), l, "acme", func(ctx context.Context) error {
+		return examples.RunFor(ctx, l, "acme", func(context.Context) error {
+			count = holderOf(t, l, "total").Holders
+			_, err := l.Lock("acme", locks.Options{Permits: 1, Of: 2}).Acquire(context.Background())
+			if !errors.Is(err, locks.ErrHeld) {
+				t.Error(err)
+			}
+			return nil
+		})
+	})
+	if err != nil || count != 2 || holderOf(t, l, "total") != nil {
+		t.Fatal(err, count)
+	}
+}
+
+func TestLead(t *testing.T) {
+	l := newLocks(t, server.Namespace(t))
+	lead := func(name, successor string, step func(*locks.Held)) (chan error, chan int64) {
+		done, first, stopping := make(chan error, 1), make(chan int64, 1), make(chan struct{})
+		go func() {
+			done <- examples.Lead(context.Background(), l, name, successor, stopping, func(held *locks.Held) error {
+				first <- held.Token()
+				step(held)
+				close(stopping)
+				return nil
+			})
+		}()
+		return done, first
+	}
+	// It is told to stop once its successor waits.
+	one, token := lead("version-1", "version-2", func(*locks.Held) {
+		await(t, func() bool { return holderOf(t, l, "lock:leader").Waiters == 1 })
+	})
+	older := <-token
+	// Nobody waits for the lock when this one is told to stop.
+	two, token := lead("version-2", "version-3", func(*locks.Held) {})
+	if newer := <-token; newer <= older {
+		t.Error(older, newer)
+	}
+	if err := errors.Join(<-one, <-two); err != nil || holderOf(t, l, "lock:leader") != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -10,7 +10,7 @@
 import { createHash } from "node:crypto";
 
 import { Closed, Deadlock, ErrorReply, LockHeld, LockLost, NotSupported, Refused, Unreachable } from "./errors.js";
-import { ANSWER_MAX, NOT_HELD, RELEASED, SESSION, WAIT_MAX } from "./generated.js";
+import { ANSWER_MAX, NOT_HELD, RELEASED, SESSION, TRANSFERRED, WAIT_MAX } from "./generated.js";
 import { now, sameBytes } from "./hold.js";
 import { mustEndBefore } from "./terms.js";
 import { Holder, field, fields, holderOf, text, texts } from "./holder.js";
@@ -127,24 +127,26 @@ async function acquireNatively(terms, budget, io) {
   for (;;) {
     const sent = now();
     const wait = Math.min(Math.max(budget.until - sent, 0), WAIT_MAX);
-    const how = { waits: wait > 0, signal: terms.signal };
+    // The key that was got is named by its bytes.
+    const how = { waits: wait > 0, isBinary: terms.isAny, signal: terms.signal };
     const answer = await answered(io.ask(terms.request(wait), key, budget.limit(wait), how), budget);
-    const granted = grantOf(answer, sent, session);
+    const granted = grantOf(answer, sent, session, terms);
     if (granted) return granted;
     if (wait < WAIT_MAX) {
-      throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io, budget));
+      throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(fields(answer).refused), io, budget));
     }
   }
 }
 
 /** What an answer grants, or null. A request that does not wait is answered with the token alone. */
-function grantOf(answer, sent, session) {
+function grantOf(answer, sent, session, terms) {
   if (answer !== null && !Array.isArray(answer)) return { token: number(answer), begun: sent, isPlain: false, session };
-  const token = field(answer, "token");
-  if (token === undefined) return null;
+  const { token, locks: [name, only] = [], waited } = fields(answer);
+  if (token === undefined && name === undefined) return null;
+  const key = name && (terms.keys.find((each) => sameBytes(each, name)) ?? name);
   // The lease began when the wait had ended.
-  const begun = Math.min(sent + Math.max(number(field(answer, "waited")) - 1, 0), now());
-  return { token: number(token), begun, isPlain: false, session };
+  const begun = Math.min(sent + Math.max(number(waited) - 1, 0), now());
+  return { token: number(token ?? only), begun, isPlain: false, session, key };
 }
 
 async function reentered(terms, server, io, budget) {
@@ -208,8 +210,7 @@ export async function extendNow(hold, io, budget, lease) {
   mustHaveLease(hold);
   if (lease !== undefined && !hold.isLeft) mustEndBefore(hold.terms, lease);
   for (;;) {
-    if (hold.isReleased) throw new LockLost(hold.key, hold.token, RELEASED);
-    throwIfLost(hold);
+    throwIfOver(hold);
     try {
       await extend(hold, io, budget, lease);
       return throwIfLost(hold);
@@ -221,6 +222,11 @@ export async function extendNow(hold, io, budget, lease) {
 
 function mustHaveLease(hold) {
   if (hold.terms.isSession) throw new TypeError("a session has no lease: it ends with its connection");
+}
+
+function throwIfOver(hold) {
+  if (hold.isReleased) throw new LockLost(hold.key, hold.token, RELEASED);
+  throwIfLost(hold);
 }
 
 function throwIfLost(hold) {
@@ -236,6 +242,31 @@ export async function leave(hold, io, budget, rest) {
   hold.next = Infinity;
   await extendNow(hold, io, budget, rest);
   hold.isReleased = true;
+}
+
+/**
+ * Hands the lock over. It is asked once: after a lost answer the next renewal finds whether it is still held. Resolves to the
+ * new token; null if the session of the new owner has ended in the same instant.
+ */
+export async function transfer(hold, [owner, lease], io, budget) {
+  throwIfOver(hold);
+  const [key, ...others] = hold.terms.keys;
+  if (others.length > 0) throw new TypeError("only the lock of one key can be handed over");
+  if (hold.isPlain) throw new NotSupported("a hand-over");
+  const words = ["lock.transfer", key, hold.terms.owner, "TO", owner, "TOKEN", String(hold.token)];
+  if (lease !== null) words.push("LEASE", String(lease));
+  let answer;
+  try {
+    answer = await io.ask(words, key, budget.limit());
+  } catch (error) {
+    if (!(error instanceof ErrorReply && error.message.startsWith("NOTHELD"))) throw refusal(error);
+    hold.lose(NOT_HELD);
+    throw hold.loss();
+  }
+  hold.isHandedOver = true;
+  hold.lose(TRANSFERRED);
+  const token = field(answer, "token");
+  return token === undefined ? null : number(token);
 }
 
 /** One renewal in the background. It never throws: what fails is tried again, until the deadline. */

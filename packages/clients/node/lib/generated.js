@@ -8,6 +8,10 @@ export const META_BYTES_MAX = 4096;
 export const META_FIELDS_MAX = 64;
 /** Permits of the largest semaphore. */
 export const PERMITS_MAX = 2147483647;
+/** Keys of one request. */
+export const KEYS_MAX = 1000;
+/** The highest priority. The lowest is 0. */
+export const PRIORITY_MAX = 9;
 /** The lease of a lock that names none. Milliseconds. */
 export const LEASE_DEFAULT = 30_000;
 /** The longest lease. Milliseconds. */

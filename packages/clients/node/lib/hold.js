@@ -19,7 +19,7 @@ export class Hold {
 
   /** `grant` is what `acquire` resolves to. */
   constructor(terms, grant, server) {
-    this.#terms = terms;
+    this.#terms = grant.key === undefined ? terms : terms.only(grant.key);
     this.#server = server;
     this.token = grant.token;
     this.isPlain = grant.isPlain;
@@ -29,6 +29,8 @@ export class Hold {
     this.lease = this.whyOpen === null ? terms.held : Infinity;
     this.renews = terms.renews && this.whyOpen === null;
     this.isReleased = false;
+    /** The program has given it to another owner. It is lost, too. */
+    this.isHandedOver = false;
     /** False once its session is not to be kept any more. */
     this.isKept = true;
     /** A release that has failed may have given it back: one of its keys was, or an answer was lost. */

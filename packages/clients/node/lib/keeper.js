@@ -4,7 +4,9 @@
 // Knows   `core`, which decides; `connections`, which carry it out.
 
 import { Connections } from "./connections.js";
-import { Budget, acquire, extendNow, giveUp, keepSession, leave, lockedBy, openGrant, release, renew } from "./core.js";
+import {
+  Budget, acquire, extendNow, giveUp, keepSession, leave, lockedBy, openGrant, release, renew, transfer,
+} from "./core.js";
 import { Unreachable, shown } from "./errors.js";
 import { NOT_HELD, SESSION } from "./generated.js";
 import { Hold, Server, now } from "./hold.js";
@@ -80,7 +82,7 @@ export class Keeper {
 
   /** False if the lock was not held any more. */
   release(hold) {
-    if (hold.isReleased) return Promise.resolve(false);
+    if (hold.isReleased || hold.isHandedOver) return Promise.resolve(false);
     hold.whyLost();
     hold.isReleased = true;
     if (hold.isOpen) return Promise.resolve(false);
@@ -115,6 +117,10 @@ export class Keeper {
     if (hold.isOpen) return;
     await this.#inTurnInTime(hold, (budget) => leave(hold, this.#connections, budget, rest));
     this.#forget(hold);
+  }
+
+  transfer(hold, successor) {
+    return this.#inTurnInTime(hold, (budget) => transfer(hold, successor, this.#connections, budget));
   }
 
   async close() {

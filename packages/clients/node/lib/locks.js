@@ -6,7 +6,7 @@ import { NOT_HELD } from "./generated.js";
 import { IoredisDriver } from "./ioredis.js";
 import { Keeper, warn } from "./keeper.js";
 import { NodeRedisDriver } from "./node-redis.js";
-import { duration, settingsOf, termsOf, termsOfAll } from "./terms.js";
+import { duration, settingsOf, successorOf, termsOf, termsOfSeveral } from "./terms.js";
 
 export class Locks {
   #keeper;
@@ -24,7 +24,11 @@ export class Locks {
   }
 
   all(keys, options = {}) {
-    return new Lock(this.#keeper, termsOfAll(keys, options, this.#keeper.prefix));
+    return new Lock(this.#keeper, termsOfSeveral(keys, options, this.#keeper.prefix, false));
+  }
+
+  anyOf(keys, options = {}) {
+    return new Lock(this.#keeper, termsOfSeveral(keys, options, this.#keeper.prefix, true));
   }
 
   lockedBy(key) {
@@ -67,13 +71,12 @@ export class Lock {
       result = await work(held);
     } catch (error) {
       const loss = held[END]();
-      await held[RELEASE_OR_WARN]();
+      await held[RELEASE]();
       // What `held.lost` has aborted has failed because of the loss.
       throw loss && error?.name === "AbortError" ? Object.assign(loss, { cause: error }) : error;
     }
-    const told = held[END]();
-    const found = await held[RELEASE_OR_WARN]();
-    if (told ?? found) throw told ?? found;
+    const loss = await held[RELEASE]();
+    if (loss) throw loss;
     return result;
   }
 
@@ -83,7 +86,7 @@ export class Lock {
 }
 
 const END = Symbol("the error for a lock that is lost");
-const RELEASE_OR_WARN = Symbol("release, or warn");
+const RELEASE = Symbol("the release at the end of a block");
 
 export class Held {
   #keeper;
@@ -149,6 +152,12 @@ export class Held {
     await this.#tells(this.#keeper.leave(this.#hold, Math.max(duration("rest", rest, 0), 1)));
   }
 
+  async transferTo(owner, lease) {
+    const successor = successorOf(this.owner, owner, lease);
+    if (this.open) throw new Unreachable(`${shown(this.key)} is not locked: ${this.#hold.whyOpen}`);
+    return this.#tells(this.#keeper.transfer(this.#hold, successor));
+  }
+
   release() {
     return this.#keeper.release(this.#hold);
   }
@@ -159,9 +168,7 @@ export class Held {
   }
 
   async [Symbol.asyncDispose]() {
-    const told = this[END]();
-    const found = await this[RELEASE_OR_WARN]();
-    const loss = told ?? found;
+    const loss = await this[RELEASE]();
     if (loss && !this.#isToldOfLoss) throw loss;
   }
 
@@ -170,21 +177,24 @@ export class Held {
     return (this.#loss ??= this.#hold.loss());
   }
 
-  /** Releases, unless that is done. Returns the loss that only this has found. */
-  async [RELEASE_OR_WARN]() {
-    if (this.#hold.isReleased) return null;
+  /** Releases, unless that is done, and warns if it cannot. Returns the loss; one that was handed over is none. */
+  async [RELEASE]() {
+    if (this.#hold.isHandedOver) return null;
+    const told = this[END]();
+    if (this.#hold.isReleased) return told;
     try {
-      return (await this.release()) || this.open ? null : new LockLost(this.key, this.token, NOT_HELD);
+      const wasHeld = (await this.release()) || this.open;
+      return told ?? (wasHeld ? null : new LockLost(this.key, this.token, NOT_HELD));
     } catch (error) {
       if (!(error instanceof LockError)) throw error;
       warn(`${this.key} is not released, and ends with its lease: ${error.message}`);
-      return null;
+      return told;
     }
   }
 
   async #tells(call) {
     try {
-      await call;
+      return await call;
     } catch (error) {
       this.#isToldOfLoss ||= error instanceof LockLost;
       throw error;

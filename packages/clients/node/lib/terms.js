@@ -4,13 +4,16 @@ import { randomUUID } from "node:crypto";
 
 import {
   BUDGET_DEFAULT,
+  KEYS_MAX,
   LEASE_DEFAULT,
   LEASE_MAX,
   META_BYTES_MAX,
   META_FIELDS_MAX,
   OWNER_BYTES_MAX,
   PERMITS_MAX,
+  PRIORITY_MAX,
 } from "./generated.js";
+import { sameBytes } from "./hold.js";
 
 const DEFAULTS = {
   lease: LEASE_DEFAULT,
@@ -24,9 +27,10 @@ const DEFAULTS = {
   owner: undefined,
   renew: true,
   stopBefore: undefined,
+  priority: 0,
   signal: undefined,
 };
-const OPTIONS_OF_SEVERAL = ["lease", "wait", "owner", "renew", "stopBefore", "signal"];
+const OPTIONS_OF_SEVERAL = ["lease", "wait", "owner", "renew", "stopBefore", "priority", "signal"];
 /** The longest `stopBefore` that is not chosen. */
 const STOP_BEFORE_MAX = 1_000;
 
@@ -39,6 +43,8 @@ export class Terms {
     this.lease = of.lease;
     this.wait = of.wait;
     this.kind = of.kind;
+    this.isAny = of.isAny;
+    this.priority = of.priority;
     this.meta = of.meta;
     this.delay = of.delay;
     this.renews = of.renews;
@@ -66,9 +72,10 @@ export class Terms {
 
   /** What a server without LOCK commands cannot do of it, or null. */
   get lacking() {
-    if (this.keys.length > 1) return "several keys at once";
+    if (this.keys.length > 1) return this.isAny ? "one of several keys" : "several keys at once";
     if (this.kind.length > 0) return `${this.kind[0].toLowerCase()} locks`;
     if (this.isSession) return "sessions";
+    if (this.priority > 0) return "a priority";
     return this.meta.length > 0 ? "meta" : null;
   }
 
@@ -82,6 +89,11 @@ export class Terms {
     return this.hasNewOwners ? new Terms(this, randomUUID()) : this;
   }
 
+  /** The terms of the one key of several that was got. */
+  only(key) {
+    return new Terms({ ...this, keys: [key], kind: [], isAny: false }, this.owner);
+  }
+
   /** The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. */
   request(wait) {
     const words = this.keys.length > 1 ? ["lock.macquire", String(this.keys.length)] : ["lock.acquire"];
@@ -89,15 +101,19 @@ export class Terms {
     if (this.isSession) words.push("SESSION", "DELAY", String(this.delay));
     else words.push("LEASE", String(this.lease));
     if (wait > 0) words.push("WAIT", String(Math.ceil(wait)));
-    else words.push("JUSTTOKEN");
+    else if (!this.isAny) words.push("JUSTTOKEN");
     words.push("WHY", ...this.kind);
+    if (this.priority > 0) words.push("PRIORITY", String(this.priority));
     if (this.meta.length > 0) words.push("META", ...this.meta);
     return words;
   }
 }
 
-/** Throws a RangeError or TypeError for what no server would grant. `prefix` stands before each key. */
-export function termsOf(keys, options, prefix = "") {
+/**
+ * Throws a RangeError or TypeError for what no server would grant. `prefix` stands before each key. `kind`: the words that
+ * say how several keys are taken.
+ */
+export function termsOf(keys, options, prefix = "", { kind, isAny = false } = {}) {
   const all = checked(options, Object.keys(DEFAULTS));
   const kinds = kindsOf(all);
   if (kinds.length > 1) throw new RangeError("a lock is one of shared, permits and reentrant");
@@ -109,7 +125,9 @@ export function termsOf(keys, options, prefix = "") {
     hasOwnOwner: all.owner !== undefined && all.owner !== null,
     lease: duration("lease", all.lease, 1, LEASE_MAX),
     wait: atLeast("wait", all.wait, 0),
-    kind: kinds[0] ?? [],
+    kind: kind ?? kinds[0] ?? [],
+    isAny,
+    priority: priorityOf(all.priority),
     meta: metaOf(all.meta ?? {}),
     delay: all.session ? duration("delay", all.delay, 0, LEASE_MAX) : null,
     renews: all.renew,
@@ -126,12 +144,33 @@ export function mustEndBefore(terms, lease) {
   if (!(terms.margin(lease) < lease)) throw new RangeError(`stopBefore ${terms.margin(lease)}: less than the lease, ${lease}`);
 }
 
-/** Of several keys: exclusive locks, all or none. The server counts a key once, too. */
-export function termsOfAll(keys, options, prefix) {
+/** Of several keys: all or none, or one of them. The server counts a key once, too. Of one key it is the lock of that key. */
+export function termsOfSeveral(keys, { modes = {}, ...options }, prefix, wantsOne) {
   if (typeof keys === "string" || Buffer.isBuffer(keys)) throw new TypeError("keys: a list of them");
-  const named = [...new Map([...keys].map((key) => [Buffer.from(word("key", key)).toString("hex"), key])).values()];
-  if (named.length === 0) throw new RangeError("a lock needs a key");
-  return termsOf(named, checked(options, OPTIONS_OF_SEVERAL), prefix);
+  const named = new Map([...keys].map((key) => [idOf(key), key]));
+  if (named.size === 0) throw new RangeError("a lock needs a key");
+  if (named.size > KEYS_MAX) throw new RangeError(`keys: ${named.size}, at most ${KEYS_MAX}`);
+  const kinds = new Map([...named.keys()].map((id) => [id, []]));
+  for (const [key, mode] of Object.entries(modes)) {
+    if (!kinds.has(idOf(key))) throw new RangeError(`modes: ${key} is none of the keys`);
+    kinds.set(idOf(key), modeOf(key, mode));
+  }
+  const isAny = wantsOne && named.size > 1;
+  const numbered = (kind, at) => (kind.length > 0 ? ["MODE", String(at + 1), ...kind] : []);
+  const several = [...(isAny ? ["ANY", "1"] : []), ...[...kinds.values()].flatMap(numbered)];
+  const kind = named.size > 1 ? several : kinds.values().next().value;
+  return termsOf([...named.values()], checked(options, OPTIONS_OF_SEVERAL), prefix, { kind, isAny });
+}
+
+/** Keys are the same if their bytes are. */
+function idOf(key) {
+  return Buffer.from(word("key", key)).toString("hex");
+}
+
+function modeOf(key, mode) {
+  if (mode === "shared") return ["SHARED"];
+  if (Array.isArray(mode)) return permitsOf(mode);
+  throw new RangeError(`modes: ${key} is shared, or permits [n, limit]`);
 }
 
 function checked(options, names) {
@@ -157,6 +196,13 @@ function permitsOf([count, limit]) {
   return ["PERMITS", String(count), "OF", String(limit)];
 }
 
+function priorityOf(priority) {
+  if (!Number.isSafeInteger(priority) || priority < 0 || priority > PRIORITY_MAX) {
+    throw new RangeError(`priority ${priority}: a whole number of 0 to ${PRIORITY_MAX}`);
+  }
+  return priority;
+}
+
 function metaOf(meta) {
   const words = Object.entries(meta).flatMap(([name, value]) => [name, String(value)]);
   const size = words.reduce((sum, word) => sum + Buffer.byteLength(word), 0);
@@ -165,6 +211,12 @@ function metaOf(meta) {
     throw new RangeError(`meta: ${size} bytes in ${words.length / 2} fields, ${limits}`);
   }
   return words;
+}
+
+/** Who is handed a lock of `from`: another owner, and for how long it has the lock if it does not wait for it. */
+export function successorOf(from, owner, lease) {
+  if (sameBytes(word("owner", ownerOf(owner)), from)) throw new RangeError("owner: a lock is handed over to another one");
+  return [owner, lease === undefined ? null : duration("lease", lease, 1, LEASE_MAX)];
 }
 
 function ownerOf(owner) {

@@ -47,15 +47,16 @@ const VERBS = {
     return null;
   },
 
-  async take({ hold, key, keys, ...given }) {
+  async take({ hold, key, keys, any_of: anyOf, priority, ...given }) {
     const named = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-    // Only times are numbers.
+    // The other numbers are times.
     const valued = (value) => (typeof value === "number" ? ms(value) : value);
-    const options = Object.fromEntries(Object.entries(given).map(([name, value]) => [named(name), valued(value)]));
-    const lock = keys ? locks.all(keys, options) : locks.lock(key, options);
+    const others = Object.entries(given).map(([name, value]) => [named(name), valued(value)]);
+    const options = { ...Object.fromEntries(others), priority };
+    const lock = keys ? locks.all(keys, options) : anyOf ? locks.anyOf(anyOf, options) : locks.lock(key, options);
     const held = await lock.acquire();
     holds.set(hold, held);
-    return { token: held.token, owner: String(held.owner), open: held.open };
+    return { token: held.token, owner: String(held.owner), open: held.open, key: keys ? null : held.key };
   },
 
   release: ({ hold }) => heldOf(hold).release(),
@@ -69,6 +70,8 @@ const VERBS = {
     await heldOf(hold).leave(ms(rest));
     return null;
   },
+
+  transfer: ({ hold, to, lease }) => heldOf(hold).transferTo(to, ms(lease)),
 
   async fenced({ hold }) {
     await heldOf(hold).fenced(null);

@@ -156,6 +156,7 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
     const database = new Proxy({}, { get: (_, name) => expect.unreachable(`${String(name)} of the database is used`) });
     await expect(held.fenced(database)).rejects.toThrow(/k is not locked/);
     await expect(held.fenced(database)).rejects.toThrow(Unreachable);
+    await expect(held.transferTo("next")).rejects.toThrow(Unreachable);
     await held.extend(5_000);
     await held.leave(5_000);
     held.throwIfLost();
@@ -388,6 +389,95 @@ describe("with the newest libraries", () => {
     for (const reader of readers) expect(await reader.release()).toBe(true);
   });
 
+  isolated("one of several keys has its bytes and the prefix of the client", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, { ...whereIs(redlatch), keyPrefix: "app:" });
+    const keys = [Buffer.from([0x61, 0xff]), "b"];
+    const first = await locks.anyOf(keys).acquire();
+    expect(first.key).toBe("app:a\\xff");
+    const second = await locks.anyOf(keys, { modes: { b: [1, 2] }, wait: 1_000 }).acquire();
+    expect([second.key, (await locks.lockedBy("b")).kind]).toEqual(["app:b", "permits"]);
+    const refusal = await locks.anyOf(keys).acquire().catch((error) => error);
+    expect(refusal).toBeInstanceOf(LockHeld);
+    expect(refusal.holder.token).toBe(first.token);
+    const waiting = locks.anyOf(["b", keys[0]], { wait: PATIENCE }).acquire();
+    await until(() => locks.lockedBy("b"), (holder) => holder.waiters === 1);
+    expect(await first.release()).toBe(true);
+    const third = await waiting;
+    expect(third.key).toBe("app:a\\xff");
+    await third.extend(60_000);
+    expect(await third.release()).toBe(true);
+    expect(await locks.lockedBy(keys[0])).toBe(null);
+    second.throwIfLost();
+  });
+
+  isolated("an aborted wait for one of several leaves every queue, and holds nothing", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.all(["a", "b"]).acquire();
+    const stop = new AbortController();
+    const waiting = locks.anyOf(["a", "b"], { wait: Infinity, signal: stop.signal }).acquire();
+    waiting.catch(() => {});
+    await until(() => locks.lockedBy("b"), (holder) => holder.waiters === 1);
+    stop.abort(new Error("enough"));
+    await expect(waiting).rejects.toThrow("enough");
+    await until(() => locks.lockedBy("b"), (holder) => holder.waiters === 0);
+    expect(await held.release()).toBe(true);
+    expect([await locks.lockedBy("a"), await locks.lockedBy("b")]).toEqual([null, null]);
+  });
+
+  isolated("the end of a block is silent about a lock that was handed over", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    let waiting;
+    let old;
+    const token = await locks.lock("k").using(async (held) => {
+      old = held;
+      waiting = locks.lock("k", { owner: "next", wait: PATIENCE }).acquire();
+      await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 1);
+      return held.transferTo("next");
+    });
+    const next = await waiting;
+    expect(next.token).toBe(token);
+    expect(old.lost.reason.reason).toBe("transferred");
+    expect(() => old.throwIfLost()).toThrow("handed over");
+    expect([old.remaining(), await old.release()]).toEqual([0, false]);
+    await old[Symbol.asyncDispose]();
+    // An owner that does not wait has a lease, and asks under its name.
+    await expect(next.transferTo("third")).rejects.toThrow("NOLEASE");
+    next.throwIfLost();
+    const after = await next.transferTo("third", 60_000);
+    expect(after).toBeGreaterThan(token);
+    const third = await locks.lock("k", { owner: "third" }).acquire();
+    expect(third.token).toBe(after);
+    await third.release();
+    await expect(third.transferTo("fourth", 60_000)).rejects.toThrow("it was released");
+  });
+
+  isolated("a session is handed over to the session that waits", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k", { session: true }).acquire();
+    const waiting = locks.lock("k", { session: true, owner: Buffer.from([0xfe]), wait: PATIENCE }).acquire();
+    await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 1);
+    const token = await held.transferTo(Buffer.from([0xfe]));
+    const next = await waiting;
+    expect(next.token).toBe(token);
+    await until(() => held.lost.aborted, Boolean);
+    next.throwIfLost();
+    expect(await next.release()).toBe(true);
+  });
+
+  isolated("what is lost, or several locks, is not handed over", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const lost = await locks.lock("k").acquire();
+    await breaks(redlatch, lost);
+    await expect(lost.transferTo("next", 1_000)).rejects.toThrow(LockLost);
+    expect(await locks.lockedBy("k")).toBe(null);
+    const several = await locks.all(["k", "l"]).acquire();
+    await expect(several.transferTo("next", 1_000)).rejects.toThrow(TypeError);
+    for (const [owner, lease] of [["", 1], ["x".repeat(2_000), 1], [several.owner, 1], ["next", 0], ["next", Infinity]]) {
+      await expect(several.transferTo(owner, lease)).rejects.toThrow(RangeError);
+    }
+    expect(await several.release()).toBe(true);
+  });
+
   isolated("leave keeps the lock without renewal", async ({ redlatch }) => {
     const { locks } = await locksOf(library, whereIs(redlatch));
     const held = await locks.lock("k").acquire();
@@ -466,6 +556,15 @@ describe("with the newest libraries", () => {
     expect(() => new Locks(null)).toThrow("no client");
     for (const key of [null, undefined, ""]) expect(() => locks.lockedBy(key)).toThrow("key");
     expect(() => locks.all("stock")).toThrow("keys");
+    expect(() => locks.anyOf([])).toThrow("a lock needs a key");
+    expect(() => locks.anyOf(Array.from({ length: 1_001 }, (_, n) => `k${n}`))).toThrow("keys: 1001, at most 1000");
+    for (const wrong of [{ shared: true }, { session: true }]) expect(() => locks.anyOf(["k"], wrong)).toThrow(TypeError);
+    for (const modes of [{ l: "shared" }, { k: "reentrant" }, { k: null }]) {
+      expect(() => locks.anyOf(["k", "m"], { modes })).toThrow("modes");
+    }
+    expect(() => locks.all(["k", "m"], { modes: { m: [3, 2] } })).toThrow("permits");
+    expect(() => locks.lock("k", { modes: { k: "shared" } })).toThrow("modes");
+    for (const priority of [-1, 10, 1.5, "1", null]) expect(() => locks.lock("k", { priority })).toThrow("priority");
     expect(() => locks.lock("k", { owner: "" })).toThrow("owner");
     for (const permits of [0, [1], [1.5, 3], ["1", "3"]]) expect(() => locks.lock("k", { permits })).toThrow(Error);
     expect(() => locks.lock("k", { lease: Infinity })).toThrow(RangeError);

@@ -8,6 +8,7 @@ import { Locks, once } from "redlatch-client";
 import { leadForever } from "./examples/leader.js";
 import { schedule } from "./examples/report.js";
 import { restock } from "./examples/stock.js";
+import { train } from "./examples/train.js";
 import { until } from "./servers.js";
 
 function locksOf(redlatch) {
@@ -65,6 +66,23 @@ test("leader", async ({ redlatch }) => {
   stop.abort(new Error("stopped"));
   await leading;
   expect(await locks.lockedBy("lock:leader")).toBe(null);
+});
+
+test("train", async ({ redlatch }) => {
+  const locks = locksOf(redlatch);
+  const begun = [];
+  const work = (gpu, signal) => new Promise((end) => begun.push({ gpu, signal, end }));
+  const jobs = ["acme", "acme", "acme"].map((tenant) => train(locks, tenant, work));
+  await until(() => locks.lockedBy("tenant:acme"), (holder) => holder?.waiters === 1);
+  await until(() => begun.length, (count) => count === 2);
+  expect(begun.map(({ gpu }) => gpu).sort()).toEqual(["gpu:0", "gpu:1"]);
+  expect(begun.some(({ signal }) => signal.aborted)).toBe(false);
+  begun[0].end();
+  await until(() => begun.length, (count) => count === 3);
+  expect(begun[2].gpu).toBe(begun[0].gpu);
+  for (const { end } of begun) end();
+  await Promise.all(jobs);
+  for (const key of ["gpu:0", "gpu:1", "tenant:acme", "total"]) expect(await locks.lockedBy(key)).toBe(null);
 });
 
 test("report", async ({ redlatch }) => {

@@ -41,6 +41,10 @@ export async function scopes(): Promise<void> {
   await using locks = new Locks(new Redis());
   await using held = await locks.all(["a", "b"], { lease: 10_000, stopBefore: 3_000 }).acquire();
   if (!held.open) await held.extend();
+  const any = locks.anyOf(["gpu:0", "gpu:1"], { priority: 5, modes: { "gpu:0": [1, 4], "gpu:1": "shared" } });
+  await using gpu = await any.acquire();
+  const handed: number | null = await gpu.transferTo("job-2", 10_000);
+  console.log(gpu.key, handed);
   const opened: number = locks.opened;
   console.log(opened);
 }
@@ -54,7 +58,9 @@ export function tell(error: unknown): string | null | undefined {
 new Locks({});
 // @ts-expect-error: closed or open
 new Locks(new Redis(), { onUnavailable: "ajar" });
-// @ts-expect-error: several locks are exclusive
+// @ts-expect-error: several locks are exclusive, but for their modes
 clients[0].all(["a"], { shared: true });
+// @ts-expect-error: no kind of lock
+clients[0].anyOf(["a"], { modes: { a: "reentrant" } });
 // @ts-expect-error: made by `acquire` only
 new LockLost("k", 1, "broken");

@@ -14,7 +14,7 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from hashlib import sha1
 from time import monotonic
@@ -22,8 +22,8 @@ from typing import Any, NoReturn, Optional, Protocol, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
-from ._generated import ANSWER_MAX, FORKED, NOT_HELD, RELEASED, SESSION, UNRENEWED, WAIT_MAX
-from ._terms import Terms, Word, must_end_before
+from ._generated import ANSWER_MAX, FORKED, NOT_HELD, RELEASED, SESSION, TRANSFERRED, UNRENEWED, WAIT_MAX
+from ._terms import Key, Terms, Word, lease_ms_of, must_end_before, owner_of
 from .errors import Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreachable, shown
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Hold:
     """
 
     def __init__(self, terms: Terms, grant: Grant, server: Server, renews: bool) -> None:
-        self._terms = terms
+        self._terms = terms if grant.key is None else replace(terms, keys=(grant.key,))
         self._server = server
         self._pid = os.getpid()
         #: Whether it is no lock: nobody has answered, and the program goes on without one.
@@ -170,6 +170,8 @@ class Hold:
         self._is_kept = True
         #: A release that has failed may have given it back: one of its keys was, or an answer was lost.
         self._may_be_released = False
+        #: Its program has handed it over: that it is lost is no news at the end of a block.
+        self._is_handed_over = False
         #: Its program works under it no more, so it needs no time to stop.
         self._is_left = False
         #: The fencing token: higher than that of every grant before. None from a server without LOCK commands.
@@ -182,7 +184,7 @@ class Hold:
 
     @property
     def key(self) -> str:
-        """The first key."""
+        """The key: of one of several, the one that was got; of several at once, the first."""
         return self._terms.keys[0].decode("utf-8", "backslashreplace")
 
     @property
@@ -290,6 +292,8 @@ class Grant:
     token: Optional[int]
     #: A moment at which the lease had not begun.
     begun: float
+    #: Of one of several keys: which it is.
+    key: Optional[bytes] = None
     is_plain: bool = False
     session: Optional[bytes] = None
     #: Of an open hold: why it is no lock.
@@ -387,10 +391,11 @@ def _acquire_natively(terms: Terms, budget: Budget) -> Steps[Grant]:
             # A request that does not wait is answered with the token alone.
             return Grant(reply, ask.sent, session=session)
         answer = fields(reply)
-        if answer.get(b"token") is not None:
+        got, token = next(iter(fields(answer.get(b"locks")).items()), (None, answer.get(b"token")))
+        if token is not None:
             # The lease began when the wait had ended.
             begun = min(ask.sent + max(answer[b"waited"] - 1, 0) / 1000, monotonic())
-            return Grant(answer[b"token"], begun, session=session)
+            return Grant(token, begun, got, session=session)
         if wait < WAIT_MAX:
             raise LockHeld(terms.keys[0], (yield from _holder(terms.keys, fields(answer.get(b"refused")), budget)))
 
@@ -487,6 +492,36 @@ def leave(hold: Hold, rest: float, budget: Budget) -> Steps[None]:
     hold._renews, hold._is_left, hold._next = False, True, math.inf
     yield from extend_now(hold, max(rest, 0.001), budget)
     hold._is_released = True
+
+
+def transfer(hold: Hold, owner: Key, lease: Optional[float], budget: Budget) -> Steps[Optional[int]]:
+    """Hands the lock over. After a lost answer it is not asked again: the next renewal finds whether the lock is still held."""
+    hold.raise_if_lost()
+    if hold.open:
+        raise Unreachable(f"{shown(hold.key)} is not locked: {hold._why_open}")
+    key, *others = hold._terms.keys
+    new = owner_of(owner)
+    rest: tuple[Word, ...] = () if lease is None else ("LEASE", lease_ms_of(lease))
+    if others or new == hold.owner:
+        raise ValueError("only a lock of one key can be handed over" if others else f"owner: {owner!r} has the lock already")
+    if hold._is_plain:
+        raise NotSupported("a hand-over")
+    while True:
+        try:
+            ask = Ask(("LOCK.TRANSFER", key, hold.owner, "TO", new, "TOKEN", hold.token or 0, *rest), key, budget.limit())
+            token: Optional[int] = fields((yield ask)).get(b"token")
+        except CONNECTION_OR_REPLY as error:
+            if str(error).startswith("NOTHELD "):
+                hold._lose(NOT_HELD)
+                hold.raise_if_lost()
+            if not is_answer(error) and not isinstance(error, PoolFull):
+                raise refusal(error) from error
+            yield budget.after(error)
+        else:
+            hold._is_handed_over = True
+            hold._lose(TRANSFERRED)
+            hold._is_released = True
+            return token
 
 
 def renew(hold: Hold) -> Steps[None]:

@@ -8,6 +8,10 @@ META_BYTES_MAX = 4096
 META_FIELDS_MAX = 64
 #: Permits of the largest semaphore.
 PERMITS_MAX = 2147483647
+#: Keys of one request.
+KEYS_MAX = 1000
+#: The highest priority. The lowest is 0.
+PRIORITY_MAX = 9
 #: The lease of a lock that names none. Seconds.
 LEASE_DEFAULT = 30.0
 #: The longest lease. Seconds.

@@ -231,7 +231,7 @@ class Lock:
         held = mine.pop()
         if not mine:
             del self._entered[task]
-        was_lost, is_gone = held.lost.is_set(), False
+        was_lost, is_gone = held.lost.is_set() and (not held._is_handed_over or held._has_cancelled), False
         is_cancelled_here = held._has_cancelled and await held._is_only_canceller(error)
         is_cancelled_by_others = held._has_cancelled and not is_cancelled_here
         held._task = None
@@ -309,6 +309,12 @@ class Held(Hold):
         async with self._turn() as budget:
             await self._locks._run(_core.leave(self, rest, budget))
         self._server.holds.discard(self)
+
+    async def transfer_to(self, owner: Key, lease: Optional[float] = None) -> Optional[int]:
+        """Hands the lock over, as `redlatch_client.Held.transfer_to`. A block of `cancelling()` ends, and raises `LockLost`."""
+        self.raise_if_lost()
+        async with self._turn() as budget:
+            return await self._locks._run(_core.transfer(self, owner, lease, budget))
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[Budget]:

@@ -159,7 +159,7 @@ class Lock:
             del self._entered[threading.get_ident()]
         if held._is_of_other_process:
             return
-        was_lost, is_gone = held.lost.is_set(), False
+        was_lost, is_gone = held.lost.is_set() and not held._is_handed_over, False
         try:
             is_gone = not held._is_released and not held.release() and not held.open
         except LockError as failure:
@@ -215,6 +215,20 @@ class Held(Hold):
         with self._turn() as budget:
             self._locks._run(_core.leave(self, rest, budget))
         self._server.holds.discard(self)
+
+    def transfer_to(self, owner: Key, lease: Optional[float] = None) -> Optional[int]:
+        """Hands the lock over: `owner` has it in the same instant, with a higher token, and this hold is lost as `transferred`.
+
+        If `owner` waits for this lock alone, its wait is answered, before all others. Otherwise it has the lock for `lease` seconds, and
+        takes it under its name. Returns the new token; None if the session of `owner` has ended in the same instant.
+
+        Raises `LockLost`, `NotSupported` on a server without LOCK commands, and `ValueError` for a lock of several keys at once. `Refused`:
+        as without a `lease` if `owner` does not wait; the lock is held on. `Unreachable`: the next renewal finds what has become of it.
+        """
+        # In a child that was made by a fork, the turn may never come.
+        self.raise_if_lost()
+        with self._turn() as budget:
+            return self._locks._run(_core.transfer(self, owner, lease, budget))
 
     @contextmanager
     def _turn(self) -> Iterator[Budget]:

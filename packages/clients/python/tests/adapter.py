@@ -27,7 +27,7 @@ KINDS = {
     TypeError: "invalid",
     ValueError: "invalid",
 }
-OPTIONS = inspect.signature(rc.Locks.lock).parameters.keys()
+OPTIONS = inspect.signature(rc.Locks.lock).parameters.keys() | {"modes"}
 THREADS, ASYNCIO = f"redis-py-{redis.__version__}", f"redis-py-{redis.__version__}-asyncio"
 
 
@@ -70,14 +70,21 @@ class Adapter:
         for each in (self._locks, self._client):
             self._do(each.aclose() if hasattr(each, "aclose") else each.close())
 
-    def do_take(self, hold, key=None, keys=None, **options):
+    def do_take(self, hold, key=None, keys=None, any_of=None, **options):
         if unknown := options.keys() - OPTIONS:
             raise LookupError(f"unknown options: {unknown}")
         if "permits" in options:
             options["permits"] = tuple(options["permits"])
-        lock = self._locks.lock(key, **options) if keys is None else self._locks.all(keys, **options)
+        if "modes" in options:
+            options["modes"] = {key: mode if mode == "shared" else tuple(mode) for key, mode in options["modes"].items()}
+        if keys is not None:
+            lock = self._locks.all(keys, **options)
+        elif any_of is not None:
+            lock = self._locks.any_of(any_of, **options)
+        else:
+            lock = self._locks.lock(key, **options)
         held = self._holds[hold] = self._do(lock.acquire())
-        return {"token": held.token, "owner": held.owner.decode(), "open": held.open}
+        return {"token": held.token, "owner": held.owner.decode(), "open": held.open, "key": held.key if keys is None else None}
 
     def do_release(self, hold):
         return self._do(self._holds[hold].release())
@@ -87,6 +94,9 @@ class Adapter:
 
     def do_leave(self, hold, rest):
         self._do(self._holds[hold].leave(rest))
+
+    def do_transfer(self, hold, to, **lease):
+        return self._do(self._holds[hold].transfer_to(to, **lease))
 
     def do_fenced(self, hold):
         self._do(self._holds[hold].fenced(None))

@@ -135,6 +135,31 @@ def test_a_block_may_release_its_lock_or_leave_it(locks):
         held.leave(10)
 
 
+def test_a_block_may_hand_its_lock_over(locks):
+    with locks.lock("k") as held:
+        token = held.transfer_to("node-2", lease=60)
+        assert held.lost.is_set() and held.lost.reason == "transferred"
+    assert locks.locked_by("k").token == token > held.token
+    assert held.release() is False and held.remaining() == 0
+
+
+def test_a_block_of_a_task_may_hand_its_lock_over_and_is_cancelled_if_it_wishes(namespace):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            async with locks.lock("k") as held:
+                token = await held.transfer_to("node-2", lease=60)
+            assert (await locks.locked_by("k")).token == token > held.token
+            with pytest.raises(rc.LockLost, match="handed over"):
+                async with locks.lock("l").cancelling() as held:
+                    handing = asyncio.create_task(held.transfer_to("node-2", lease=60))
+                    await asyncio.Event().wait()
+            assert await handing > held.token
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
 def test_the_exception_of_a_block_is_its_own(locks, operator):
     with pytest.raises(KeyError):
         with locks.lock("k") as held:
@@ -405,6 +430,25 @@ def test_arguments_of_a_wrong_type_are_refused_by_name(locks):
             locks.lock("k", permits=permits)
 
 
+def test_wrong_modes_and_priorities_and_too_many_keys_are_refused_by_name(locks):
+    for make in (locks.all, locks.any_of):
+        for modes in ({"m": "shared"}, {"k": "exclusive"}, {"k": [1, 2]}, {"k": None}):
+            with pytest.raises(ValueError, match="^modes"):
+                make(["k", "l"], modes=modes)
+        with pytest.raises(ValueError, match="permits"):
+            make(["k"], modes={"k": (0, 2)})
+        with pytest.raises(ValueError, match="at most 1000, not 1001"):
+            make(map(str, range(1001)))
+        with pytest.raises(TypeError, match="^key"):
+            make("stock")
+        for priority in (-1, 10, 1.5, "1"):
+            with pytest.raises(ValueError, match="^priority"):
+                make(["k"], priority=priority)
+    # A key may be written in both ways.
+    with locks.all(["k", b"l"], modes={b"k": "shared"}), locks.any_of(["k", "l"], modes={b"k": "shared"}) as held:
+        assert held.key == "k"
+
+
 @pytest.mark.parametrize("budget", [0, -1, float("inf"), float("nan")])
 def test_a_budget_is_a_time_with_an_end(client, budget):
     with pytest.raises(ValueError):
@@ -564,6 +608,24 @@ def test_a_cancelled_wait_leaves_the_queue(namespace):
                 while (await locks.locked_by("k")).waiters:
                     await asyncio.sleep(0.005)
             assert await locks.locked_by("k") is None
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+def test_one_of_several_that_a_cancelled_call_was_granted_is_released(namespace, operator):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            operator.execute_command("TEST.FAULT", "ADD", "COMMAND", "LOCK.MACQUIRE", "DO", "STALL", "60000")
+            taking = asyncio.create_task(locks.any_of(["k1", "k2"]).acquire())
+            while not operator.exists("k1"):
+                await asyncio.sleep(0.005)
+            taking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
+            while operator.exists("k1"):
+                await asyncio.sleep(0.005)
             await locks.aclose()
 
     asyncio.run(main())

@@ -6,6 +6,7 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,8 +26,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
 
 import after
 import before
+import deploy
+import gpu
 import leader
+import limits
 import orders
+import port
 import report
 import stock
 
@@ -97,6 +102,59 @@ def test_leader(namespace, capsys):
 
     asyncio.run(main())
     assert "lock:leader is lost" in capsys.readouterr().out
+
+
+def test_gpu(locks, tmp_path):
+    says = [sys.executable, "-c", "import os, sys; open(sys.argv[1], 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])", str(tmp_path / "gpu")]
+    with locks.lock("gpu:0"):
+        gpu.run_on_a_gpu(locks, says)
+    assert (tmp_path / "gpu").read_text() == "1"
+    assert locks.locked_by("gpu:1") is None
+
+
+def test_port(locks):
+    ports = []
+    port.serve(locks, lambda first: port.serve(locks, lambda second: ports.extend([first, second])))
+    assert ports == [5173, 5174]
+    held = [locks.any_of(port.PORTS).acquire() for _ in port.PORTS]
+    with pytest.raises(rc.LockHeld, match="port:5173 is held"):
+        port.serve(locks, ports.append)
+    assert {each.key for each in held} == set(port.PORTS) and len(ports) == 2
+
+
+def test_limits(namespace, locks):
+    seen = []
+    limits.run_for(locks, "acme", lambda: limits.run_for(locks, "acme", lambda: seen.append(locks.locked_by("total").holders)))
+    assert seen == [2] and locks.locked_by("total") is None
+    namespace.clock.freeze()
+    with locks.lock("tenant:acme", permits=(2, 2), lease=600), ThreadPoolExecutor() as pool:
+        limits.run_for(locks, "bolt", lambda: seen.append("bolt"))
+        refused = pool.submit(limits.run_for, locks, "acme", lambda: seen.append("acme"))
+        await_until(lambda: locks.locked_by("tenant:acme").waiters)
+        namespace.clock.advance(60.001)
+        with pytest.raises(rc.LockHeld):
+            refused.result(60)
+    assert seen == [2, "bolt"]
+
+
+def test_deploy(locks, capsys):
+    stopping = {"version-1": threading.Event(), "version-2": threading.Event()}
+    led = []
+
+    def work(name, token):
+        led.append((name, token))
+        if name == "version-1":
+            # It is told to stop once its successor waits.
+            await_until(lambda: locks.locked_by("lock:leader").waiters)
+        stopping[name].set()
+
+    with ThreadPoolExecutor() as pool:
+        begun = pool.submit(deploy.lead, locks, "version-1", "version-2", stopping["version-1"], work)
+        await_until(lambda: led)
+        pool.submit(deploy.lead, locks, "version-2", "version-3", stopping["version-2"], work).result(60)
+        begun.result(60)
+    assert [name for name, _ in led] == ["version-1", "version-2"] and led[0][1] < led[1][1]
+    assert locks.locked_by("lock:leader") is None and "NOLEASE" in capsys.readouterr().out
 
 
 def test_orders(locks):

@@ -107,7 +107,8 @@ def test_a_child_cannot_change_the_hold_of_its_parent(locks, namespace, options)
         assert held.release() is False
         assert held.lost.is_set() and held.lost.wait() and held.lost.reason == "forked"
         assert held.remaining() == 0
-        for work, *arguments in [(held.extend,), (held.leave, 1), (held.raise_if_lost,), (held.fenced, sqlite3.connect(":memory:"))]:
+        sends = [(held.extend,), (held.leave, 1), (held.transfer_to, "job-8", 60), (held.fenced, sqlite3.connect(":memory:"))]
+        for work, *arguments in [*sends, (held.raise_if_lost,)]:
             assert "k is lost: it belongs to the process that took it" in raised(rc.LockLost, work, *arguments)
 
     with locks.lock("k", **options) as held:
@@ -133,6 +134,7 @@ def test_what_the_threads_had_locked_at_the_fork_does_not_stop_the_child(locks):
         assert held.release() is False and held.lost.wait(1)
         raised(rc.LockLost, held.extend)
         raised(rc.LockLost, held.leave, 1)
+        raised(rc.LockLost, held.transfer_to, "job-8")
         assert locks.lock("child").acquire().release()
         locks.close()
 

@@ -34,9 +34,10 @@ type request struct {
 	Hostile                                           bool
 	OnUnavailable                                     string `json:"on_unavailable"`
 
-	Hold, Key string
-	Keys      []string
-	Rest      float64
+	Hold, Key, To string
+	Keys          []string
+	AnyOf         []string `json:"any_of"`
+	Rest          float64
 	// Nil where it is not given.
 	Lease *float64
 	// All words: those that are not named here are options of take.
@@ -152,6 +153,12 @@ func withHeld(ctx context.Context, held *locks.Held, asked *request) (any, error
 		return nil, held.Extend(ctx, lease)
 	case "leave":
 		return nil, held.Leave(ctx, secondsOf(asked.Rest))
+	case "transfer":
+		var lease time.Duration
+		if asked.Lease != nil {
+			lease = max(secondsOf(*asked.Lease), time.Nanosecond)
+		}
+		return held.TransferTo(ctx, asked.To, lease)
 	case "fenced":
 		return nil, held.Fenced(ctx, locks.SQLite(noDatabase{}), "")
 	case "check":
@@ -183,8 +190,11 @@ func (adapter *adapter) take(ctx context.Context, asked *request) (any, error) {
 		return nil, err
 	}
 	lock := adapter.locks.Lock(asked.Key, options)
-	if asked.Keys != nil {
+	switch {
+	case asked.Keys != nil:
 		lock = adapter.locks.All(asked.Keys, options)
+	case asked.AnyOf != nil:
+		lock = adapter.locks.AnyOf(asked.AnyOf, options)
 	}
 	held, err := lock.Acquire(ctx)
 	if err != nil {
@@ -193,7 +203,11 @@ func (adapter *adapter) take(ctx context.Context, asked *request) (any, error) {
 	adapter.mutex.Lock()
 	defer adapter.mutex.Unlock()
 	adapter.holds[asked.Hold] = held
-	return object{"token": numberOf(held.Token(), 0), "owner": held.Owner(), "open": held.Open()}, nil
+	answer := object{"token": numberOf(held.Token(), 0), "owner": held.Owner(), "open": held.Open()}
+	if asked.Keys == nil {
+		answer["key"] = held.Key()
+	}
+	return answer, nil
 }
 
 // optionsOf reads options by the names that they have in Go, which JSON finds in lower case, too. Only times are numbers.
@@ -201,12 +215,16 @@ func optionsOf(words object) (options locks.Options, err error) {
 	named := object{}
 	for name, value := range words {
 		switch name {
-		case "id", "do", "hold", "key", "keys":
+		case "id", "do", "hold", "key", "keys", "any_of":
 		case "lease":
 			// Zero is the default in Go: this is a lease that no server grants.
 			named[name] = max(secondsOf(value.(float64)), time.Nanosecond)
 		case "permits":
 			named["permits"], named["of"] = value.([]any)[0], value.([]any)[1]
+		case "modes":
+			named[name] = modesOf(value.(object))
+		case "priority":
+			named[name] = value
 		case "renew":
 			named["NoRenewal"] = value == false
 		default:
@@ -220,6 +238,18 @@ func optionsOf(words object) (options locks.Options, err error) {
 	reader := json.NewDecoder(bytes.NewReader(text))
 	reader.DisallowUnknownFields()
 	return options, errors.Join(err, reader.Decode(&options))
+}
+
+func modesOf(words object) map[string]locks.Mode {
+	modes := map[string]locks.Mode{}
+	for key, mode := range words {
+		if numbers, isPermits := mode.([]any); isPermits {
+			modes[key] = locks.Mode{Permits: int(numbers[0].(float64)), Of: int(numbers[1].(float64))}
+		} else {
+			modes[key] = locks.Mode{Shared: mode == "shared"}
+		}
+	}
+	return modes
 }
 
 // noDatabase is what no open hold asks.

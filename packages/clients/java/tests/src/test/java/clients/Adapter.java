@@ -2,6 +2,7 @@ package clients;
 
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
+import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
@@ -12,6 +13,7 @@ import dev.redlatch.client.Lock;
 import dev.redlatch.client.LockHeld;
 import dev.redlatch.client.LockLost;
 import dev.redlatch.client.Locks;
+import dev.redlatch.client.Mode;
 import dev.redlatch.client.NotSupported;
 import dev.redlatch.client.OnUnavailable;
 import dev.redlatch.client.Refused;
@@ -40,7 +42,7 @@ import redis.clients.jedis.JedisPooled;
 final class Adapter {
     private static final Gson JSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
     /** The words of {@code take} that are no options. */
-    private static final Set<String> NO_OPTIONS = Set.of("id", "do", "hold", "key", "keys", "delay");
+    private static final Set<String> NO_OPTIONS = Set.of("id", "do", "hold", "key", "keys", "any_of", "modes", "delay");
 
     private final Map<String, Held> holds = new ConcurrentHashMap<>();
     private Library.Client client;
@@ -117,6 +119,7 @@ final class Adapter {
                 held(asked).leave(seconds(asked.get("rest")));
                 yield null;
             }
+            case "transfer" -> transfer(held(asked), asked);
             case "fenced" -> {
                 held(asked).fenced(null);
                 yield null;
@@ -152,8 +155,8 @@ final class Adapter {
     }
 
     private Object take(JsonObject asked) throws Exception {
-        Lock lock = asked.has("keys")
-                ? locks.all(asked.getAsJsonArray("keys").asList().stream().map(JsonElement::getAsString).toList())
+        Lock lock = asked.has("keys") ? locks.all(texts(asked.getAsJsonArray("keys")))
+                : asked.has("any_of") ? locks.anyOf(texts(asked.getAsJsonArray("any_of")))
                 : locks.lock(asked.get("key").isJsonNull() ? null : asked.get("key").getAsString());
         if (asked.has("delay") && !asked.has("session")) {
             throw new IllegalArgumentException("a delay is that of a session");
@@ -161,13 +164,32 @@ final class Adapter {
         for (String option : asked.keySet()) {
             lock = NO_OPTIONS.contains(option) ? lock : with(lock, option, asked);
         }
+        if (asked.has("modes")) {
+            for (Map.Entry<String, JsonElement> each : asked.getAsJsonObject("modes").entrySet()) {
+                lock = lock.mode(each.getKey(), mode(each.getValue()));
+            }
+        }
         Held held = lock.acquire();
         holds.put(asked.get("hold").getAsString(), held);
         Map<String, Object> taken = new HashMap<>();
         taken.put("token", number(held.token()));
         taken.put("owner", held.owner());
         taken.put("open", held.isOpen());
+        taken.put("key", asked.has("keys") ? null : held.key());
         return taken;
+    }
+
+    private static List<String> texts(JsonArray array) {
+        return array.asList().stream().map(JsonElement::getAsString).toList();
+    }
+
+    private static Mode mode(JsonElement value) {
+        if (value.isJsonArray()) {
+            return Mode.permits(value.getAsJsonArray().get(0).getAsInt(), value.getAsJsonArray().get(1).getAsInt());
+        } else if (value.getAsString().equals("shared")) {
+            return Mode.shared();
+        }
+        throw new IllegalArgumentException("modes: no such mode");
     }
 
     private static Lock with(Lock lock, String option, JsonObject asked) throws ReflectiveOperationException {
@@ -175,6 +197,7 @@ final class Adapter {
         return switch (option) {
             case "wait" -> lock.waiting(seconds(value));
             case "permits" -> lock.permits(value.getAsJsonArray().get(0).getAsInt(), value.getAsJsonArray().get(1).getAsInt());
+            case "priority" -> lock.priority(value.getAsInt());
             case "session" -> asked.has("delay") ? lock.session(seconds(asked.get("delay"))) : lock.session();
             case "meta" -> {
                 Map<String, String> meta = new HashMap<>();
@@ -187,7 +210,7 @@ final class Adapter {
                 if (value.getAsJsonPrimitive().isBoolean()) {
                     yield value.getAsBoolean() ? (Lock) Lock.class.getMethod(name).invoke(lock) : lock;
                 }
-                // Only times are numbers.
+                // The other numbers are times.
                 Object given = value.getAsJsonPrimitive().isNumber() ? seconds(value) : value.getAsString();
                 yield (Lock) Lock.class.getMethod(name, given.getClass()).invoke(lock, given);
             }
@@ -201,6 +224,11 @@ final class Adapter {
             held.extend();
         }
         return null;
+    }
+
+    private static Long transfer(Held held, JsonObject asked) {
+        String next = asked.get("to").getAsString();
+        return number(asked.has("lease") ? held.transferTo(next, seconds(asked.get("lease"))) : held.transferTo(next));
     }
 
     private static Object check(Held held) {

@@ -12,7 +12,9 @@ import dev.redlatch.client.Lock;
 import dev.redlatch.client.LockHeld;
 import dev.redlatch.client.LockLost;
 import dev.redlatch.client.Locks;
+import dev.redlatch.client.Mode;
 import dev.redlatch.client.NotSupported;
+import dev.redlatch.client.Refused;
 import dev.redlatch.client.Unreachable;
 import dev.redlatch.junit.Redlatch;
 import dev.redlatch.junit.RedlatchServer;
@@ -26,15 +28,18 @@ import java.io.ObjectOutputStream;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.OptionalLong;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -209,6 +214,126 @@ class BehaviourTest {
             read.call();
             first.get(30, TimeUnit.SECONDS);
             assertTrue(shared.lockedBy().isEmpty());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void oneOfSeveralKeysIsGotAndItsHoldIsOfThatKey(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Lock any = place.locks.anyOf(List.of("\u00e4", "k")).mode("k", Mode.permits(1, 2));
+            Held first = any.acquire();
+            Held second = any.waiting(PATIENCE).acquire();
+            assertEquals(List.of("\u00e4", "k"), List.of(first.key(), second.key()));
+            assertEquals("permits", place.locks.lockedBy("k").orElseThrow().kind());
+            Held third = any.acquire();
+            assertEquals("k", third.key());
+            LockHeld refusal = assertThrows(LockHeld.class, any::acquire);
+            assertEquals(first.token(), refusal.holder().orElseThrow().token());
+            CompletableFuture<Held> waiting = inBackground(() -> any.waiting(PATIENCE).acquire());
+            Servers.awaitUntil(() -> waiters(place) == 1);
+            assertTrue(first.release());
+            Held fourth = waiting.get(30, TimeUnit.SECONDS);
+            assertEquals("\u00e4", fourth.key());
+            fourth.extend(Duration.ofSeconds(60));
+            assertTrue(fourth.release());
+            assertTrue(place.locks.lockedBy("\u00e4").isEmpty());
+            second.throwIfLost();
+            assertTrue(second.release() && third.release());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anInterruptedWaitForOneOfSeveralLeavesEveryQueue(Library library) throws Exception {
+        try (Place place = new Place(library); Held held = place.locks.all(List.of("k", "l")).acquire()) {
+            Thread[] thread = new Thread[1];
+            Lock any = place.locks.anyOf(List.of("l", "k"));
+            CompletableFuture<Held> waiting = inBackground(thread, () -> any.waiting(PATIENCE).acquire());
+            Servers.awaitUntil(() -> waiters(place) == 1);
+            thread[0].interrupt();
+            ExecutionException ended = assertThrows(ExecutionException.class, () -> waiting.get(30, TimeUnit.SECONDS));
+            assertEquals(InterruptedException.class, ended.getCause().getClass());
+            Servers.awaitUntil(() -> waiters(place) == 0);
+            held.throwIfLost();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aBlockIsSilentAboutALockThatItHasHandedOver(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            CompletableFuture<Held> waiting;
+            OptionalLong token;
+            try (Held held = place.locks.lock("k").acquire()) {
+                waiting = inBackground(() -> place.locks.lock("k").owner("next").waiting(PATIENCE).acquire());
+                Servers.awaitUntil(() -> waiters(place) == 1);
+                token = held.transferTo("next");
+                assertEquals("transferred", held.lost().get(30, TimeUnit.SECONDS).reason());
+                assertThrows(LockLost.class, held::throwIfLost);
+                assertFalse(held.release());
+            }
+            Held next = waiting.get(30, TimeUnit.SECONDS);
+            assertEquals(token, next.token());
+            // An owner that does not wait has a lease, and asks under its name.
+            Refused refused = assertThrows(Refused.class, () -> next.transferTo("third"));
+            assertTrue(refused.getMessage().startsWith("NOLEASE"));
+            next.throwIfLost();
+            OptionalLong after = next.transferTo("third", Duration.ofSeconds(60));
+            try (Held third = place.locks.lock("k").owner("third").acquire()) {
+                assertEquals(after, third.token());
+                assertTrue(third.token().getAsLong() > token.getAsLong());
+            }
+            Held session = place.locks.lock("k").session().acquire();
+            waiting = inBackground(() -> place.locks.lock("k").session().owner("next").waiting(PATIENCE).acquire());
+            Servers.awaitUntil(() -> waiters(place) == 1);
+            assertEquals(session.transferTo("next"), waiting.get(30, TimeUnit.SECONDS).token());
+            session.lost().get(30, TimeUnit.SECONDS);
+            waiting.get().throwIfLost();
+            assertTrue(waiting.get().release());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void whatIsLostOrSeveralLocksIsNotHandedOver(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held lost = place.locks.lock("k").acquire();
+            place.namespace.call("LOCK.BREAK", "k", "TOKEN", lost.token().getAsLong());
+            assertThrows(LockLost.class, () -> lost.transferTo("next", Duration.ofSeconds(60)));
+            assertTrue(place.locks.lockedBy("k").isEmpty());
+            try (Held several = place.locks.all(List.of("k", "l")).mode("l", Mode.shared()).acquire()) {
+                assertEquals("shared", place.locks.lockedBy("l").orElseThrow().kind());
+                assertThrows(IllegalStateException.class, () -> several.transferTo("next"));
+                assertThrows(IllegalArgumentException.class, () -> several.transferTo(""));
+                assertThrows(IllegalArgumentException.class, () -> several.transferTo(several.owner()));
+                assertThrows(IllegalArgumentException.class, () -> several.transferTo("next", Duration.ZERO));
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void whatNoServerGrantsOfSeveralKeysIsRefusedByName(Library library) {
+        try (Place place = new Place(library)) {
+            Lock any = place.locks.anyOf(List.of("k", "l"));
+            List<Executable> wrong = List.of(
+                    () -> place.locks.anyOf(List.of()),
+                    () -> any.mode("m", Mode.shared()),
+                    () -> any.mode("k", Mode.shared()).mode("k", Mode.shared()),
+                    () -> place.locks.lock("k").shared().mode("k", Mode.shared()),
+                    () -> any.shared(),
+                    any::session,
+                    () -> any.priority(-1),
+                    () -> any.priority(10),
+                    () -> Mode.permits(3, 2),
+                    () -> place.locks.anyOf(IntStream.rangeClosed(0, 1000).mapToObj(Integer::toString).toList()));
+            List<String> named = List.of(
+                    "key", "modes", "modes", "one of", "modes", "lease", "priority", "priority", "permits", "keys");
+            for (int index = 0; index < wrong.size(); index++) {
+                String text = assertThrows(IllegalArgumentException.class, wrong.get(index)).getMessage();
+                assertTrue(text.contains(named.get(index)), text);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ import examples.Leader;
 import examples.Orders;
 import examples.Report;
 import examples.Stock;
+import examples.Train;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.sql.Connection;
@@ -22,9 +23,15 @@ import java.sql.DriverManager;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -83,6 +90,34 @@ class ExamplesTest {
             assertTrue(text.contains("redlatch break lock:stock --token " + held.token().getAsLong()), text);
         }
         assertEquals(2, written.size());
+    }
+
+    @Test
+    void train() throws Exception {
+        BlockingQueue<String> begun = new LinkedBlockingQueue<>();
+        Semaphore ends = new Semaphore(0);
+        ExecutorService jobs = Executors.newFixedThreadPool(3);
+        Callable<Void> job = () -> {
+            Train.train(locks, "acme", gpu -> {
+                begun.add(gpu);
+                ends.acquireUninterruptibly();
+            });
+            return null;
+        };
+        List<Future<Void>> all = List.of(jobs.submit(job), jobs.submit(job), jobs.submit(job));
+        Set<String> first = Set.of(begun.poll(30, TimeUnit.SECONDS), begun.poll(30, TimeUnit.SECONDS));
+        assertEquals(Set.of("gpu:0", "gpu:1"), first);
+        Servers.awaitUntil(() -> locks.lockedBy("tenant:acme").orElseThrow().waiters().getAsLong() == 1);
+        ends.release();
+        assertTrue(first.contains(begun.poll(30, TimeUnit.SECONDS)));
+        ends.release(2);
+        for (Future<Void> each : all) {
+            each.get(30, TimeUnit.SECONDS);
+        }
+        jobs.shutdown();
+        for (String key : List.of("gpu:0", "gpu:1", "tenant:acme", "total")) {
+            assertTrue(locks.lockedBy(key).isEmpty(), key);
+        }
     }
 
     @Test

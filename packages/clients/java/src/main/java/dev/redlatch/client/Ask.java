@@ -18,6 +18,7 @@ final class Ask {
         RELEASE("LOCK.RELEASE"),
         SESSION("LOCK.SESSION"),
         SET("SET"),
+        TRANSFER("LOCK.TRANSFER"),
         WHO("LOCK.WHO");
 
         final byte[] bytes;

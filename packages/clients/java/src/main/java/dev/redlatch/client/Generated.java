@@ -12,6 +12,10 @@ final class Generated {
     static final int META_FIELDS_MAX = 64;
     /** Permits of the largest semaphore. */
     static final int PERMITS_MAX = 2147483647;
+    /** Keys of one request. */
+    static final int KEYS_MAX = 1000;
+    /** The highest priority. The lowest is 0. */
+    static final int PRIORITY_MAX = 9;
     /** The lease of a lock that names none. */
     static final long LEASE_DEFAULT = Time.ofMillis(30_000L);
     /** The longest lease. */

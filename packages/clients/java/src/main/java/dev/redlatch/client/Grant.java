@@ -8,10 +8,17 @@ final class Grant {
     final long begun;
     /** The id of the session; null if the lock has a lease. */
     final byte[] session;
+    /** Which of several keys was got; null if all were. */
+    final byte[] key;
 
     Grant(Long token, long begun, byte[] session) {
+        this(token, begun, session, null);
+    }
+
+    Grant(Long token, long begun, byte[] session, byte[] key) {
         this.token = token;
         this.begun = begun;
         this.session = session;
+        this.key = key;
     }
 }

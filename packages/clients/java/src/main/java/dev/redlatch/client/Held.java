@@ -9,6 +9,7 @@ import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Function;
 
 /** A lock that is held by this process. Closing it releases it. It cannot be serialised. */
 public final class Held implements AutoCloseable {
@@ -39,12 +40,14 @@ public final class Held implements AutoCloseable {
     private volatile boolean isLeaving;
     private volatile boolean isRenewed;
     private volatile boolean isReleased;
+    /** The program has given it to another owner. It is lost, too. */
+    private volatile boolean isHandedOver;
     private volatile String reason;
     private volatile String text;
 
     Held(Locks locks, Terms terms, Grant grant, Driver.Session session) {
         this.locks = locks;
-        this.terms = terms;
+        this.terms = grant.key == null ? terms : terms.only(grant.key);
         this.session = session;
         token = grant.token;
         sessionId = grant.session;
@@ -83,7 +86,7 @@ public final class Held implements AutoCloseable {
     /**
      * The key.
      *
-     * @return the key; of several, the first
+     * @return the key: of {@link Locks#anyOf} the one that was got, of {@link Locks#all} the first
      */
     public String key() {
         return Texts.text(terms.key());
@@ -211,6 +214,40 @@ public final class Held implements AutoCloseable {
     }
 
     /**
+     * Hands the lock over to an owner that waits for this lock alone, and is granted it as it has asked.
+     *
+     * @param owner the name of another owner: 1 to 1,024 bytes of UTF-8
+     * @return the new token; empty if the session of that owner has ended in the same instant
+     * @throws LockLost it is lost or released
+     * @throws NotSupported the server has no LOCK commands
+     * @throws Unreachable the server cannot be asked, or it is an open hold. The next renewal finds whether it was handed over
+     * @throws Refused the server refuses it, such as {@code NOLEASE} for an owner that does not wait. The lock is still held
+     * @throws IllegalStateException it is a lock of several keys
+     */
+    public OptionalLong transferTo(String owner) {
+        return transfer(Texts.bytes(owner), 0);
+    }
+
+    /**
+     * Hands the lock over to another owner: in the same instant it has the lock, and this hold is lost as {@code
+     * transferred}. An owner that waits for this lock alone is granted it as it has asked. Another one has it for {@code
+     * lease}, and asks for it under its name. {@link #close} throws nothing then.
+     *
+     * @param owner the name of another owner: 1 to 1,024 bytes of UTF-8
+     * @param lease 1 ms to ten years
+     * @return the new token; empty if the session of that owner has ended in the same instant
+     * @throws LockLost it is lost or released
+     * @throws NotSupported the server has no LOCK commands
+     * @throws Unreachable the server cannot be asked, or it is an open hold. The next renewal finds whether it was handed over
+     * @throws Refused the server refuses it: the lock is still held
+     * @throws IllegalStateException it is a lock of several keys
+     */
+    public OptionalLong transferTo(String owner, Duration lease) {
+        Terms.checkLease(Time.nanos(lease));
+        return transfer(Texts.bytes(owner), Time.nanos(lease));
+    }
+
+    /**
      * Gives the lock back. An interrupt does not keep it from that.
      *
      * @return false if it was not held any more
@@ -219,7 +256,7 @@ public final class Held implements AutoCloseable {
      */
     public boolean release() {
         synchronized (this) {
-            if (isReleased) {
+            if (isReleased || isHandedOver) {
                 return false;
             }
             whyLost();
@@ -242,13 +279,13 @@ public final class Held implements AutoCloseable {
     }
 
     /**
-     * Releases the lock, unless that was done. A failure is logged: then the lock ends with its lease.
+     * Releases the lock, unless that was done or it was handed over. A failure is logged: then the lock ends with its lease.
      *
      * @throws LockLost it was lost in the block, so that no loss goes unseen
      */
     @Override
     public void close() {
-        if (isReleased) {
+        if (isReleased || isHandedOver) {
             return;
         }
         boolean wasLost = isLost();
@@ -412,15 +449,42 @@ public final class Held implements AutoCloseable {
 
     private void extendBy(long lease) {
         mustHaveLease();
-        if (isOpen) {
-            return;
+        if (!isOpen) {
+            inTurn(steps -> {
+                steps.extendNow(this, lease);
+                return null;
+            });
         }
+    }
+
+    private OptionalLong transfer(byte[] owner, long lease) {
+        Terms.checkOwner(owner);
+        if (Arrays.equals(owner, terms.owner)) {
+            throw new IllegalArgumentException("owner: a lock is handed over to another one");
+        }
+        if (isOpen) {
+            throw new Unreachable("an open hold is no lock: the server cannot be asked", null);
+        }
+        if (terms.keys.size() > 1) {
+            throw new IllegalStateException("only the lock of one key can be handed over");
+        }
+        Long handed = inTurn(steps -> {
+            Long next = steps.transfer(this, owner, lease);
+            isHandedOver = true;
+            lose(Generated.TRANSFERRED, null);
+            return next;
+        });
+        return handed == null ? OptionalLong.empty() : OptionalLong.of(handed);
+    }
+
+    /** Does what no renewal may come between. */
+    private <T> T inTurn(Function<Steps, T> work) {
         Budget budget = locks.budget();
         if (!hasTurn(budget)) {
             throw new Unreachable("a renewal is not answered", null);
         }
         try {
-            locks.steps(budget).extendNow(this, lease);
+            return work.apply(locks.steps(budget));
         } finally {
             extending.unlock();
         }

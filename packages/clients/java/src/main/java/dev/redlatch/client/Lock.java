@@ -50,7 +50,7 @@ public final class Lock {
      * @return a lock with this option
      */
     public Lock shared() {
-        return new Lock(locks, terms.of("SHARED"));
+        return new Lock(locks, terms.of(Mode.shared().words));
     }
 
     /**
@@ -61,10 +61,30 @@ public final class Lock {
      * @return a lock with this option
      */
     public Lock permits(int count, int limit) {
-        if (count < 1 || count > limit) {
-            throw new IllegalArgumentException("permits: " + count + " of " + limit);
-        }
-        return new Lock(locks, terms.of("PERMITS", Integer.toString(count), "OF", Integer.toString(limit)));
+        return new Lock(locks, terms.of(Mode.permits(count, limit).words));
+    }
+
+    /**
+     * How one of the keys is taken; without this option it is exclusive.
+     *
+     * @param key one of the keys of the lock
+     * @param mode its mode
+     * @return a lock with this option
+     */
+    public Lock mode(String key, Mode mode) {
+        return new Lock(locks, terms.of(Terms.key(key), mode));
+    }
+
+    /**
+     * The rank in the queues: each step counts as having come {@code lock-priority-ageing} earlier, a setting of the server.
+     *
+     * @param priority 0 to 9; without this option 0
+     * @return a lock with this option
+     */
+    public Lock priority(int priority) {
+        Terms changed = terms.copy();
+        changed.priority = priority;
+        return new Lock(locks, changed);
     }
 
     /**

@@ -41,14 +41,31 @@ public final class Locks implements AutoCloseable {
     }
 
     /**
-     * The exclusive locks of several keys, taken all or none, with one token.
+     * The locks of several keys, taken all or none, with one token: exclusive, unless {@link Lock#mode} says otherwise.
      *
      * @param keys one at least; one that is named twice counts once; in a cluster they must be of one slot
-     * @return a lock, whose options are {@code lease}, {@code waiting}, {@code owner}, {@code unrenewed} and {@code
-     *     stopBefore}
+     * @return a lock, whose options are {@code lease}, {@code waiting}, {@code mode}, {@code owner}, {@code priority}, {@code
+     *     unrenewed} and {@code stopBefore}
      */
     public Lock all(Collection<String> keys) {
-        return new Lock(this, new Terms(keys.stream().distinct().map(Terms::key).collect(Collectors.toUnmodifiableList())));
+        return new Lock(this, several(keys));
+    }
+
+    /**
+     * The lock of one of several keys: the first that is free, in their order. {@link Held#key} says which. A wait ends with
+     * the first that becomes free. The same owner gets the same key again, so an owner of your own holds one of them at most.
+     *
+     * @param keys one at least; one that is named twice counts once; in a cluster they must be of one slot
+     * @return a lock with the options of {@link #all}
+     */
+    public Lock anyOf(Collection<String> keys) {
+        Terms terms = several(keys);
+        terms.isAny = terms.keys.size() > 1;
+        return new Lock(this, terms);
+    }
+
+    private static Terms several(Collection<String> keys) {
+        return new Terms(keys.stream().distinct().map(Terms::key).collect(Collectors.toUnmodifiableList()));
     }
 
     /**

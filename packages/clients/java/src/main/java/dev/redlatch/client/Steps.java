@@ -4,6 +4,7 @@ import static dev.redlatch.client.Ask.Command.EXTEND;
 import static dev.redlatch.client.Ask.Command.RELEASE;
 import static dev.redlatch.client.Ask.Command.SESSION;
 import static dev.redlatch.client.Ask.Command.SET;
+import static dev.redlatch.client.Ask.Command.TRANSFER;
 import static dev.redlatch.client.Ask.Command.WHO;
 
 import java.util.Arrays;
@@ -21,6 +22,7 @@ final class Steps {
     /** The pauses between the requests of a wait for a lock of a plain server. */
     private static final long POLL_MIN = Time.ofMillis(20);
     private static final long POLL_MAX = Time.ofMillis(500);
+    private static final byte[] LOCKS = Texts.bytes("locks");
     private static final byte[] TOKEN = Texts.bytes("token");
     private static final byte[] WAITED = Texts.bytes("waited");
     private static final byte[] REFUSED = Texts.bytes("refused");
@@ -86,11 +88,13 @@ final class Steps {
                 // A request that does not wait is answered with the token alone.
                 return new Grant((Long) answer, sent, session);
             }
-            Long token = (Long) Replies.field(answer, TOKEN);
+            List<?> only = (List<?>) Replies.field(answer, LOCKS);
+            Long token = (Long) (only == null ? Replies.field(answer, TOKEN) : only.get(1));
             if (token != null) {
                 // The lease began when the wait had ended.
                 long waited = Time.ofMillis(Math.max((Long) Replies.field(answer, WAITED) - 1, 0));
-                return new Grant(token, Math.min(sent + waited, Time.now()), session);
+                byte[] key = only == null ? null : (byte[]) only.get(0);
+                return new Grant(token, Math.min(sent + waited, Time.now()), session, key);
             }
             if (wait < Generated.WAIT_MAX) {
                 Holder holder = holder(terms.keys, Replies.fields(Replies.field(answer, REFUSED)));
@@ -187,6 +191,33 @@ final class Steps {
             } catch (Failure failure) {
                 pause(budget.after(failure));
             }
+        }
+    }
+
+    /**
+     * Hands the lock over. It is asked once: after a lost answer the next renewal finds whether it is still held. Returns the
+     * new token; null if the session of the new owner has ended in the same instant. {@code lease}: nanoseconds; 0 for none.
+     */
+    Long transfer(Held held, byte[] owner, long lease) {
+        held.throwIfOver();
+        Terms terms = held.terms;
+        if (held.token().isEmpty()) {
+            throw new NotSupported("a hand-over", null);
+        }
+        Ask ask = new Ask(TRANSFER, terms.key()).with(terms.key()).with(terms.owner).with("TO").with(owner);
+        ask.with("TOKEN").with(held.token().getAsLong());
+        if (lease > 0) {
+            ask.with("LEASE").with(Time.millis(lease));
+        }
+        ask.isOnNewConnection = true;
+        try {
+            return (Long) Replies.field(ask(ask), TOKEN);
+        } catch (Failure failure) {
+            if (failure.code().equals("NOTHELD")) {
+                held.lose(Generated.NOT_HELD, null);
+                held.throwIfOver();
+            }
+            throw failure.refusal();
         }
     }
 

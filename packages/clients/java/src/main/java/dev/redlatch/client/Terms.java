@@ -1,9 +1,12 @@
 package dev.redlatch.client;
 
 import java.security.SecureRandom;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
 
 /** What a lock is taken for. Not changed once it is checked. */
 final class Terms implements Cloneable {
@@ -11,7 +14,11 @@ final class Terms implements Cloneable {
     private static final long STOP_BEFORE_MAX = Time.ofMillis(1_000);
     private static final byte[] DIGITS = Texts.bytes("0123456789abcdef");
 
-    final List<byte[]> keys;
+    List<byte[]> keys;
+    /** One of several keys is wanted, and not all of them. */
+    boolean isAny;
+    /** Of several keys: the kinds of those that are not exclusive, by their positions from 1. */
+    Map<Integer, Mode> modes = Map.of();
     /** Null: a random one for each acquisition. */
     byte[] owner;
     boolean hasOwnOwner;
@@ -27,11 +34,15 @@ final class Terms implements Cloneable {
     boolean isRenewed = true;
     /** How long before its deadline the hold is lost; null for the default. */
     Long stopBefore;
+    int priority;
 
     Terms(List<byte[]> keys) {
         this.keys = keys;
         if (keys.isEmpty()) {
             throw new IllegalArgumentException("a lock needs a key");
+        }
+        if (keys.size() > Generated.KEYS_MAX) {
+            throw new IllegalArgumentException("keys: " + keys.size() + ", at most " + Generated.KEYS_MAX);
         }
     }
 
@@ -46,13 +57,14 @@ final class Terms implements Cloneable {
     /** Throws IllegalArgumentException for what no server would grant. */
     Terms checked() {
         if (keys.size() > 1 && (!kind.isEmpty() || !meta.isEmpty() || isSession)) {
-            throw new IllegalArgumentException("several keys are locked exclusively, with a lease and without meta");
+            throw new IllegalArgumentException("several keys are exclusive, or have modes; they have a lease, and no meta");
         }
         if (isSession && hasLease) {
             throw new IllegalArgumentException("a session has no lease: it ends with its connection");
         }
-        if (Time.millis(lease) < 1 || lease > Generated.LEASE_MAX) {
-            throw new IllegalArgumentException("a lease is 1 ms to " + TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX) + " days");
+        checkLease(lease);
+        if (priority < 0 || priority > Generated.PRIORITY_MAX) {
+            throw new IllegalArgumentException("priority: " + priority + ", 0 to " + Generated.PRIORITY_MAX);
         }
         if (wait < 0 || delay < 0 || stopBefore != null && stopBefore < 0) {
             throw new IllegalArgumentException("a wait, a delay or a time to stop before is not negative");
@@ -62,10 +74,23 @@ final class Terms implements Cloneable {
             String limits = "at most " + Generated.META_BYTES_MAX + " in " + Generated.META_FIELDS_MAX;
             throw new IllegalArgumentException("meta: " + size + " bytes in " + meta.size() + " fields, " + limits);
         }
-        if (owner != null && (owner.length == 0 || owner.length > Generated.OWNER_BYTES_MAX)) {
-            throw new IllegalArgumentException("owner: " + owner.length + " bytes, 1 to " + Generated.OWNER_BYTES_MAX);
+        if (owner != null) {
+            checkOwner(owner);
         }
         return this;
+    }
+
+    static void checkLease(long lease) {
+        if (Time.millis(lease) < 1 || lease > Generated.LEASE_MAX) {
+            long days = TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX);
+            throw new IllegalArgumentException("a lease is 1 ms to " + days + " days");
+        }
+    }
+
+    static void checkOwner(byte[] owner) {
+        if (owner.length == 0 || owner.length > Generated.OWNER_BYTES_MAX) {
+            throw new IllegalArgumentException("owner: " + owner.length + " bytes, 1 to " + Generated.OWNER_BYTES_MAX);
+        }
     }
 
     /**
@@ -89,6 +114,32 @@ final class Terms implements Cloneable {
         Terms terms = copy();
         terms.kind = List.of(kind);
         return terms.checked();
+    }
+
+    /** With another mode of one of the keys. */
+    Terms of(byte[] key, Mode mode) {
+        int index = IntStream.range(0, keys.size()).filter(at -> Arrays.equals(keys.get(at), key)).findFirst().orElse(-1);
+        if (index < 0) {
+            throw new IllegalArgumentException("modes: " + Texts.text(key) + " is none of the keys");
+        }
+        if (keys.size() == 1) {
+            return of(mode.words);
+        }
+        Terms terms = copy();
+        terms.modes = new TreeMap<>(modes);
+        if (terms.modes.put(index + 1, mode) != null) {
+            throw new IllegalArgumentException("modes: " + Texts.text(key) + " has two");
+        }
+        return terms;
+    }
+
+    /** The terms of the one key of several that was got. */
+    Terms only(byte[] key) {
+        Terms terms = copy();
+        terms.keys = List.of(key);
+        terms.isAny = false;
+        terms.modes = Map.of();
+        return terms;
     }
 
     byte[] key() {
@@ -123,9 +174,11 @@ final class Terms implements Cloneable {
 
     /** What a server without LOCK commands cannot do of it; null if it can. */
     String lacking() {
-        return keys.size() > 1 ? "several keys at once"
+        return isAny ? "one of several keys"
+                : keys.size() > 1 ? "several keys at once"
                 : !kind.isEmpty() ? kind.get(0).toLowerCase(java.util.Locale.ROOT) + " locks"
                 : isSession ? "sessions"
+                : priority > 0 ? "a priority"
                 : !meta.isEmpty() ? "meta"
                 : null;
     }
@@ -144,11 +197,21 @@ final class Terms implements Cloneable {
         if (wait > 0) {
             ask.with("WAIT").with(Time.millisUp(wait));
             ask.wait = wait;
-        } else {
+        } else if (!isAny) {
             ask.with("JUSTTOKEN");
         }
         ask.with("WHY");
         kind.forEach(ask::with);
+        if (isAny) {
+            ask.with("ANY").with(1);
+        }
+        modes.forEach((position, mode) -> {
+            ask.with("MODE").with(position);
+            List.of(mode.words).forEach(ask::with);
+        });
+        if (priority > 0) {
+            ask.with("PRIORITY").with(priority);
+        }
         if (!meta.isEmpty()) {
             ask.with("META");
             meta.forEach((name, value) -> ask.with(name).with(value));
