@@ -99,8 +99,7 @@ impl<'o> Taker<'o> {
 
         let (name, fence, waited_ms) = granted(&frame).ok_or_else(|| unexpected(&words, &frame))?;
         let at = keys.iter().position(|key| *key == name).ok_or_else(|| unexpected(&words, &frame))?;
-        // The requests without a reply may have been granted another key: of the others nothing is known. Nor is it known from
-        // when on this one has been granted.
+        // An earlier request, whose reply was lost, may have been granted this key before, or another one.
         if is_repeated {
             self.note(first + at as u64, &Answer::YesWithFence(fence))?;
         } else {
