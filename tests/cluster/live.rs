@@ -10,8 +10,10 @@ use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
 use super::porcupine::{self, Outcome};
 use crate::locks::mutex::checker::Verdict;
+use crate::locks::mutex::client::Role;
 use crate::locks::mutex::harness::{Told, python};
 use crate::locks::mutex::history::Call;
+use crate::locks::mutex::takers::take_each_key_again;
 use crate::locks::mutex::{check_run, lasts};
 use crate::support::rng::tally;
 
@@ -70,7 +72,7 @@ pub(super) fn check_while(
         strike(nodes);
         Ok(())
     };
-    check_run(name, &addresses, lasts, others, (told, &mut restart))
+    check_run(name, &addresses, lasts, (Role::Clients, others), (told, &mut restart))
 }
 
 /// Like [`try_with`] for a cluster of one group. `strike` is given the nodes, and the number of the one that leads.
@@ -153,6 +155,34 @@ fn try_while_leader(name: &str, told: Told, mut strike: impl FnMut(&mut Node)) {
 #[ignore = "needs etcd"]
 fn a_kill_of_the_leader_gives_no_lock_twice() {
     try_while_leader("cluster, leader killed", Told::First, kill);
+}
+
+/// Fifty processes take any one of ten keys, through both nodes. A run ends with an error if a take is not answered.
+// Shows P-answered-stays, P-replicated-one-holder, P-replicated-tokens-rise.
+#[test]
+#[ignore = "needs etcd"]
+fn takers_of_any_key_have_it_alone_and_no_key_is_lost_while_leaders_die() {
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = start(&etcd.endpoints(), &[Host::local(), Host::local()]);
+    let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
+    let mut kills = 0;
+    let mut restart = || {
+        strike_leader(&mut nodes, |nodes, leader| {
+            kill(&mut nodes[leader]);
+            kills += 1;
+        });
+        Ok(())
+    };
+    let (name, clients) = ("cluster, any of ten keys, leader killed", (Role::Takers, Vec::new()));
+    let lasts = lasts().max(WATCHED_FOR);
+    let (verdict, _) = check_run(name, &addresses, lasts, clients, (Told::First, &mut restart));
+    let found = verdict.unsafe_findings();
+    assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
+    assert!(verdict.grants > 0 && verdict.queued > 0 && verdict.releases > 0, "{verdict:?}");
+    assert!(kills > 1, "{kills} kills");
+    println!("{name}: {kills} kills");
+    tally(&[("faults", kills)]);
+    addresses.into_iter().for_each(take_each_key_again);
 }
 
 // Shows P-answered-stays, P-replicated-one-holder, P-replicated-tokens-rise.

@@ -171,6 +171,36 @@ fn a_session_outlives_a_kill_for_its_delay() {
     assert_eq!(holder.ask(b"LOCK.RELEASE long me\r\n"), ":1");
 }
 
+// Shows P-always-keeps-all, P-hand-over.
+#[test]
+fn a_hand_over_outlives_a_kill_right_after_its_reply() {
+    let directory = Directory::new();
+    let start = || Running::start(command(&directory).args(["--appendfsync", "always"]));
+    let mut server = start();
+    let acquire = |key: &str| format!("LOCK.ACQUIRE {key} node-1 LEASE 60000 JUSTTOKEN");
+    assert_eq!(server.ask(&acquire("waited")), ":1\r\n");
+    assert_eq!(server.ask(&acquire("named")), ":2\r\n");
+    let successor = peer(&server);
+    successor.send(b"LOCK.ACQUIRE waited node-2 LEASE 50000 WAIT 60000\r\n");
+    wait_until("the successor waits", || server.ask("LOCK.WAITERS waited").starts_with("*1\r\n"));
+    let handed_over = |token: u64| format!("*4\r\n$5\r\ntoken\r\n:{token}\r\n$5\r\nlease\r\n:50000\r\n");
+    assert_eq!(server.ask("LOCK.TRANSFER waited node-1 TO node-2 TOKEN 1"), handed_over(3));
+    assert_eq!(server.ask("LOCK.TRANSFER named node-1 TO node-2 LEASE 50000"), handed_over(4));
+    server.process.kill().unwrap();
+    server.end();
+    let server = start();
+    for (key, token) in [("waited", 3), ("named", 4)] {
+        assert_eq!(server.ask(&format!("LOCK.TOKEN {key} node-2")), format!(":{token}\r\n"));
+        assert_eq!(server.ask(&format!("LOCK.TOKEN {key} node-1")), "$-1\r\n");
+        assert_eq!(server.ask(&format!("LOCK.RELEASE {key} node-1")), ":0\r\n");
+        let refused = server.ask(&format!("LOCK.TRANSFER {key} node-1 TO node-3 LEASE 1000"));
+        assert!(refused.starts_with("-NOTHELD "), "{refused}");
+        assert_eq!(server.ask(&acquire(key)), "*-1\r\n");
+        assert_eq!(server.ask(&format!("LOCK.RELEASE {key} node-2 TOKEN {token}")), ":1\r\n");
+        assert_eq!(server.ask(&acquire(key)), format!(":{}\r\n", token + 2));
+    }
+}
+
 // Shows P-clean-stop.
 #[test]
 fn an_end_in_good_order_under_load_loses_nothing() {

@@ -19,12 +19,25 @@ use nix::time::ClockId;
 use redis_protocol::resp2::types::OwnedFrame;
 
 use super::history::{Answer, Ask, got, sent};
+use super::takers::Taker;
 use crate::support::rng::Rng;
 use crate::support::waits::PATIENCE;
 use crate::support::wire::Link;
 
+/// What the processes of this program do in a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Role {
+    /// Use a few locks in all ways.
+    Clients,
+    /// Take any one of several keys with SET NX, and release it by its name alone.
+    NaiveTakers,
+    /// Take any one of several keys with LOCK.MACQUIRE.
+    Takers,
+}
+
 /// The parameters of the process.
 pub(crate) struct Orders {
+    pub(crate) role: Role,
     pub(crate) server: SocketAddr,
     /// Whether the server has the commands `LOCK.*`.
     pub(crate) is_native: bool,
@@ -43,7 +56,10 @@ impl Orders {
     /// Reads the parameters from the environment; `None` if the variables are not set.
     pub(crate) fn received() -> Option<Self> {
         let word = |name: &str| std::env::var(name).ok();
+        let role = word(ROLE)?;
+        let roles = [Role::Clients, Role::NaiveTakers, Role::Takers];
         Some(Self {
+            role: roles.into_iter().find(|other| format!("{other:?}") == role).expect("a role"),
             server: word(SERVER)?.parse().expect("an address"),
             is_native: word(NATIVE)? == "true",
             is_killed: word(KILLED)? == "true",
@@ -55,8 +71,9 @@ impl Orders {
         })
     }
 
-    pub(crate) fn environment(&self) -> [(&'static str, String); 8] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 9] {
         [
+            (ROLE, format!("{:?}", self.role)),
             (SERVER, self.server.to_string()),
             (NATIVE, self.is_native.to_string()),
             (KILLED, self.is_killed.to_string()),
@@ -73,6 +90,9 @@ impl Orders {
     /// # Errors
     /// When the server is unreachable, or closes a connection that no fault has cut.
     pub(crate) fn carry_out(&self) -> io::Result<()> {
+        if self.role != Role::Clients {
+            return Taker::new(self)?.carry_out();
+        }
         let file = OpenOptions::new().create(true).append(true).open(&self.history)?;
         let (book, end) = (Mutex::new(file), Instant::now() + self.lasts);
         scope(|scope| {
@@ -504,10 +524,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// go on waiting hear what it answers in the end.
 const MOVED_PATIENCE: Duration = Duration::from_millis(300);
 /// From a lost connection to the next call.
-const RECONNECT: Duration = Duration::from_millis(2);
+pub(super) const RECONNECT: Duration = Duration::from_millis(2);
 /// How long a native request waits at most.
 const WAIT_MS_MAX: usize = 60;
 
+const ROLE: &str = "REDLATCH_MUTEX_ROLE";
 const NATIVE: &str = "REDLATCH_MUTEX_NATIVE";
 const KILLED: &str = "REDLATCH_MUTEX_KILLED";
 const TOLD: &str = "REDLATCH_MUTEX_TOLD";

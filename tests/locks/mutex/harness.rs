@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis_protocol::resp2::types::OwnedFrame;
 
-use super::client::{Orders, is_closed, now_ns};
+use super::client::{Orders, Role, is_closed, now_ns};
 use super::history::{Answer, Ask, Call, Grants, read};
 use crate::support::binary::Directory;
 use crate::support::rng::Rng;
@@ -44,9 +44,9 @@ pub(crate) enum Told {
 /// A process that fails to start or ends with an error, or a malformed history.
 pub(crate) fn run(
     servers: &[SocketAddr],
+    (role, others): (Role, Vec<Command>),
     seed: u64,
     lasts: Duration,
-    others: Vec<Command>,
     mut restart: Option<(Told, Restart<'_>)>,
 ) -> Result<Vec<Call>, String> {
     let is_native = prepare(servers[0])?;
@@ -55,6 +55,7 @@ pub(crate) fn run(
     let mut run = Run {
         directory,
         servers,
+        role,
         is_native,
         is_killed,
         is_told,
@@ -65,7 +66,7 @@ pub(crate) fn run(
     };
     let end = Instant::now() + lasts;
     let mut next_kill = Instant::now() + KILL_EVERY;
-    for _ in 0..PROCESSES {
+    for _ in 0..processes(role) {
         run.start_own(lasts)?;
     }
     for other in others {
@@ -110,6 +111,7 @@ fn prepare_once(server: SocketAddr) -> io::Result<bool> {
 struct Run<'r> {
     directory: Directory,
     servers: &'r [SocketAddr],
+    role: Role,
     is_native: bool,
     is_killed: bool,
     is_told: bool,
@@ -138,6 +140,7 @@ impl Run<'_> {
         let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
         let orders = Orders {
+            role: self.role,
             server,
             is_native: self.is_native,
             is_killed: self.is_killed,
@@ -165,7 +168,7 @@ impl Run<'_> {
             return Ok(());
         }
         // Only the first ones, which are this program: another takes the place of the one that is killed.
-        if at < PROCESSES && self.rng.one_in(8) {
+        if at < processes(self.role) && self.rng.one_in(8) {
             self.members[at].end()?;
             return self.start_own(left);
         }
@@ -208,6 +211,7 @@ impl<'r> Besieged<'r> {
         let mut run = Run {
             directory: Directory::new(),
             servers: std::slice::from_ref(server),
+            role: Role::Clients,
             is_native: true,
             is_killed: false,
             is_told: false,
@@ -317,5 +321,11 @@ pub(crate) fn python() -> Vec<Command> {
 const KILL_EVERY: Duration = Duration::from_secs(1);
 /// Longer than any siege: its processes are killed at its end.
 const BESIEGED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Processes of clients at a time, besides the other programs.
+
+/// Processes of this program at a time, besides the other programs.
+fn processes(role: Role) -> usize {
+    if role == Role::Clients { PROCESSES } else { TAKERS }
+}
+
 const PROCESSES: usize = 2;
+const TAKERS: usize = 50;

@@ -2,7 +2,8 @@
 //!
 //! The server itself is killed every second as well (`killed`): it must still owe each lock to one client at a time.
 //! Native clients (`LOCK.*`, with a lease, with a wait, with a session) and unchanged ones (SET NX and scripts, redis-py's
-//! Lock) use the same locks. Beside attackers (`under_attack`) the clients must also get further locks.
+//! Lock) use the same locks. In runs of their own, `takers` take any one of ten keys. Beside attackers (`under_attack`) the
+//! clients must also get further locks.
 //!
 //! Belongs here  properties visible only from outside the process. `simulation.rs` proves mutual exclusion of the engine
 //!               under simulated time; this suite covers the layers between the engine and a client.
@@ -27,6 +28,7 @@ pub(crate) mod checker;
 pub(crate) mod client;
 pub(crate) mod harness;
 pub(crate) mod history;
+pub(crate) mod takers;
 mod under_attack;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -42,7 +44,7 @@ use crate::support::rng::{number, tally};
 use crate::support::server::Server;
 use broken::{Broken, FAULTS};
 use checker::{LATE_MS_MAX, Law, Verdict, check};
-use client::Orders;
+use client::{Orders, Role};
 use harness::Told;
 
 /// Not a test: the entry point of the client processes that a run starts.
@@ -79,10 +81,9 @@ mod live {
         for (fault, law) in FAULTS {
             let broken = Broken::before(server.address, *fault).expect("a port for the broken server");
             let run = |round| {
-                check(
-                    &harness::run(&[broken.address], seed() + round, ROUND, harness::python(), None)
-                        .expect("a whole run"),
-                )
+                let clients = (Role::Clients, harness::python());
+                let calls = harness::run(&[broken.address], clients, seed() + round, ROUND, None);
+                check(&calls.expect("a whole run"))
             };
             let caught = (0..ROUNDS_MAX).find_map(|round| {
                 let verdict = run(round);
@@ -104,18 +105,42 @@ mod killed {
     #[test]
     fn a_kill_takes_no_lock_from_its_holder_and_gives_none_twice() {
         let redlatch = Path::new(env!("CARGO_BIN_EXE_redlatch"));
-        let verdict = try_with_kills("redlatch", redlatch, &[]);
+        let verdict = try_with_kills("redlatch", redlatch, &[], Role::Clients);
         let found = verdict.unsafe_findings();
         assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
         assert!(verdict.grants > 0 && verdict.extensions > 0 && verdict.tokens > 0, "{verdict:?}");
     }
 
+    /// Fifty processes take any one of ten keys. A run ends with an error if a take is not answered.
+    // Shows P-everysec-one-holder, P-tokens-rise.
+    #[test]
+    fn takers_of_any_key_have_it_alone_and_no_key_is_lost() {
+        let redlatch = Path::new(env!("CARGO_BIN_EXE_redlatch"));
+        let verdict = try_with_kills("redlatch, any of ten keys", redlatch, &[], Role::Takers);
+        let found = verdict.unsafe_findings();
+        assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
+        assert!(verdict.grants > 0 && verdict.queued > 0 && verdict.releases > 0, "{verdict:?}");
+        assert!(verdict.unanswered > 0, "{verdict:?}");
+    }
+
+    /// The control: what programs do that have no ANY, on the same server, under the same faults.
+    #[test]
+    fn takers_that_try_one_key_after_the_other_and_delete_it_are_caught() {
+        let redlatch = Path::new(env!("CARGO_BIN_EXE_redlatch"));
+        let is_caught = |_| {
+            let verdict = try_with_kills("SET NX and DEL", redlatch, &[], Role::NaiveTakers);
+            verdict.unsafe_findings().first().inspect(|finding| println!("{finding:?}")).is_some()
+        };
+        assert!((0..ROUNDS_MAX).any(is_caught));
+    }
+
     /// For comparison: what these servers do is reported and not asserted.
     fn show(name: &str) {
         let append = |policy: &str| ["--appendonly", "yes", "--appendfsync", policy].map(str::to_owned);
-        let verdict = try_with_kills(name, &program(name), &[]);
+        let verdict = try_with_kills(name, &program(name), &[], Role::Clients);
         assert!(verdict.grants > 0, "{verdict:?}");
-        let verdict = try_with_kills(&format!("{name} with AOF"), &program(name), &append("everysec"));
+        let (name_with_aof, more) = (format!("{name} with AOF"), append("everysec"));
+        let verdict = try_with_kills(&name_with_aof, &program(name), &more, Role::Clients);
         assert!(verdict.grants > 0, "{verdict:?}");
     }
 
@@ -132,7 +157,7 @@ mod killed {
     }
 
     /// Runs clients on a server that is killed every second or so, and started again on its files and its port.
-    fn try_with_kills(name: &str, program: &Path, more: &[String]) -> Verdict {
+    fn try_with_kills(name: &str, program: &Path, more: &[String], role: Role) -> Verdict {
         let (directory, port) = (Directory::new(), free_port());
         let start = || Server::start_on(port, program, directory.root(), more);
         let mut server = Some(start().expect("a server that starts"));
@@ -146,13 +171,15 @@ mod killed {
         };
         let lasts = lasts().max(KILLED_FOR);
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let calls =
-            harness::run(&[address], seed(), lasts, harness::python(), Some((Told::First, &mut restart)));
-        let calls = calls.expect("a whole run");
-        let verdict = check(&calls);
+        let clients = (role, if role == Role::Clients { harness::python() } else { Vec::new() });
+        let calls = harness::run(&[address], clients, seed(), lasts, Some((Told::First, &mut restart)));
+        let verdict = check(&calls.expect("a whole run"));
         report(&format!("{name}, killed {kills} times"), &verdict);
         assert!(kills > 0, "{name} was not killed");
         tally(&[("faults", kills)]);
+        if role == Role::Takers {
+            takers::take_each_key_again(address);
+        }
         verdict
     }
 }
@@ -199,7 +226,8 @@ impl RunningServer {
     }
 
     fn try_for(&self, lasts: Duration) -> Verdict {
-        check(&harness::run(&[self.address], seed(), lasts, harness::python(), None).expect("a whole run"))
+        let clients = (Role::Clients, harness::python());
+        check(&harness::run(&[self.address], clients, seed(), lasts, None).expect("a whole run"))
     }
 }
 
@@ -210,10 +238,10 @@ pub(crate) fn check_run(
     name: &str,
     servers: &[SocketAddr],
     lasts: Duration,
-    others: Vec<Command>,
+    clients: (Role, Vec<Command>),
     restart: (Told, harness::Restart<'_>),
 ) -> (Verdict, Vec<history::Call>) {
-    let calls = harness::run(servers, seed(), lasts, others, Some(restart)).expect("a whole run");
+    let calls = harness::run(servers, clients, seed(), lasts, Some(restart)).expect("a whole run");
     let verdict = check(&calls);
     report(name, &verdict);
     (verdict, calls)
