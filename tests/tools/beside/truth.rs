@@ -19,8 +19,8 @@ use crate::support::rng::{Rng, number};
 use crate::support::waits::PATIENCE;
 
 /// What clients send: a command, or a known script, and its words. `%k` is the number of a key, `%o` an owner, `%id` one of
-/// Redisson's, `%ms` and `%s` a lease, `%now` a Unix time, `%n` a number that no other request has. `%latch`, `%queue`, `%times`
-/// and `%reader` are keys that Redisson keeps beside a lock.
+/// Redisson's, `%ms` and `%s` a lease, `%now` a Unix time, `%n` a number that no other request has. `%latch`, `%queue`,
+/// `%times` and `%reader` are keys that Redisson keeps beside a lock.
 const CALLS: &[(&str, &str)] = &[
     ("SET", "lock:py:%k %o NX PX %ms"),
     ("SET", "lock:py:%k %o NX"),
