@@ -51,9 +51,13 @@ def write_completions(folder: pathlib.Path, host_program: pathlib.Path, files: d
         (folder / name).write_text(output(host_program, "completions", shell), encoding="utf-8")
 
 
-def copy_program(program: pathlib.Path, to: pathlib.Path) -> None:
+def copy_file(file: pathlib.Path, to: pathlib.Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(program, to)
+    shutil.copyfile(file, to)
+
+
+def copy_program(program: pathlib.Path, to: pathlib.Path) -> None:
+    copy_file(program, to)
     to.chmod(0o755)
 
 
@@ -69,9 +73,7 @@ def copy_licences(folder: pathlib.Path, papers: Papers | None = None) -> None:
 def copy_tracked(name: str, to: pathlib.Path) -> None:
     """What the repository has below a folder, without what else is there."""
     for file in tracked(name):
-        copy = to / pathlib.Path(file).relative_to(name)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, copy)
+        copy_file(ROOT / file, to / pathlib.Path(file).relative_to(name))
 
 
 def set_modes(root: pathlib.Path, seconds: int) -> None:
@@ -98,8 +100,7 @@ def copy_documents(folder: pathlib.Path, version: str) -> None:
     there = {file for file in files if not file.startswith("packages/")}
     for file in files:
         place = folder / file.removeprefix("packages/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, place)
+        copy_file(ROOT / file, place)
         if place.suffix == ".md":
             text = place.read_text(encoding="utf-8")
             place.write_text(home().linked(text, (ROOT / file).parent, version, there), encoding="utf-8")

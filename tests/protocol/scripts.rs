@@ -25,7 +25,7 @@ use redlatch_core::scripts::{Inputs, KNOWN};
 use crate::support::shapes::shapes;
 
 /// The collected texts by their SHA-1, from the directory that `REDLATCH_SCRIPTS_DIR` names.
-fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
+pub(crate) fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
     let directory = std::env::var_os("REDLATCH_SCRIPTS_DIR").map(PathBuf::from)?;
     let mut found = BTreeMap::new();
     for known in KNOWN {

@@ -204,6 +204,9 @@ impl Connection {
     pub async fn answer(&mut self) -> Result<Reply, Error> {
         loop {
             match self.answer_or_push().await? {
+                Reply::Push(_) if self.pushes.len() >= PUSHES_MAX => {
+                    return Err(Error::Broken(format!("more than {PUSHES_MAX} messages before a reply")));
+                }
                 Reply::Push(items) => self.pushes.push_back(items),
                 reply => return Ok(reply),
             }
@@ -269,6 +272,9 @@ fn no_answer(step_max: Duration) -> Error {
     Error::unreachable(format!("no answer within {step_max:?}"))
 }
 
+/// Pushes that are kept for [`Connection::next_push`]. A server that sends more before a reply has failed.
+const PUSHES_MAX: usize = 100_000;
+
 /// Whether an error reply says that the server does not know the command, or its subcommand.
 pub fn is_unknown(text: &str) -> bool {
     let starts_with =
@@ -284,6 +290,15 @@ pub(crate) fn is_ending(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_sends_messages_in_place_of_a_reply_has_failed() {
+        let sent = std::io::Cursor::new(b">0\r\n".repeat(PUSHES_MAX + 1));
+        let stream = tokio::io::join(sent, tokio::io::sink());
+        let mut connection = Connection::over(Box::new(stream), Duration::from_secs(3_600));
+        let asked = connection.ask(&[b"PING"]).await;
+        assert!(matches!(asked, Err(Error::Broken(_))), "{asked:?}");
+    }
 
     #[test]
     fn an_unknown_command_or_subcommand_is_known_by_its_text_in_any_case() {

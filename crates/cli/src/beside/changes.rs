@@ -10,6 +10,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use redlatch_client::wire::Reply;
 use redlatch_core::types::glob;
 
+use super::recognise::is_companion;
 use super::sweep::KEY_BYTES_MAX;
 
 /// The changes that a server has told.
@@ -49,7 +50,8 @@ impl Changes {
         if *keys == Reply::Null {
             self.missed = Some("the database was emptied");
         }
-        let is_lock = |key: &&[u8]| key.len() <= KEY_BYTES_MAX && glob::matches(pattern.as_bytes(), key);
+        let fits = |key: &[u8]| glob::matches(pattern.as_bytes(), key) && !is_companion(key);
+        let is_lock = |key: &&[u8]| key.len() <= KEY_BYTES_MAX && fits(key);
         for key in keys.items().iter().filter_map(Reply::text).filter(is_lock) {
             if self.keys.len() < CHANGED_MAX || self.keys.contains(key) {
                 self.keys.insert(key.to_vec());
@@ -127,6 +129,7 @@ mod tests {
         let (mut changes, mut told) = (of("lock:*"), 0);
         let long = format!("lock:{}", "x".repeat(KEY_BYTES_MAX));
         changes.note(&push(["lock:a", "job", "lock:a", &long]), |_| told += 1);
+        changes.note(&push(["lock:a:rwlock_timeout:1"]), |_| told += 1);
         let other = [text("message"), Reply::List(vec![text("lock:b")])];
         for push in [&other[..], &[text("invalidate"), Reply::Integer(1)], &[text("invalidate")], &[]] {
             changes.note(push, |_| told += 1);

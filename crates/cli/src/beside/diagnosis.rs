@@ -326,6 +326,16 @@ mod tests {
     }
 
     #[test]
+    fn more_locks_than_are_kept_are_a_note() {
+        let mut seen = Diagnosis::new(true);
+        let held = Reading { value: LockValue::String(b"me".to_vec()), at: Instant::now(), ends: None };
+        (0..LOCKS_MAX).for_each(|number| seen.held(format!("{number}").as_bytes(), None, &held));
+        assert!(seen.of_locks().is_empty());
+        seen.held(b"one more", None, &held);
+        assert_eq!(rules(&seen.of_locks()), ["left-out"]);
+    }
+
+    #[test]
     fn setnx_counts_from_the_start_of_the_observation_and_commands_that_redlatch_lacks_are_named() {
         let before = facts(&[("cmdstat_setnx", "calls=7,usec=1"), ("cmdstat_get", "calls=1,usec=1")]);
         assert!(of_commands(&before, &before).is_empty());

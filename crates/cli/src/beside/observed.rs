@@ -71,6 +71,8 @@ const MEMBERS_MAX: usize = 100;
 const VALUE_BYTES_MAX: usize = 8 * 1024;
 /// How long before its end a lease must be read, for its end to be seen. A release in this time is taken for that end.
 const NEAR_END: Duration = Duration::from_millis(250);
+/// For how long a server may be sent nothing.
+const QUIET_MAX: Duration = Duration::from_secs(1);
 /// Keys that one SCAN looks at.
 const KEYS_PER_SCAN: &[u8] = b"100";
 
@@ -262,6 +264,21 @@ impl Observed {
     pub(super) async fn hear(&mut self, until: Instant) -> Result<(), Error> {
         if let Ok(push) = timeout_at(until, self.connection.next_push()).await {
             note_changes(&mut self.changes, &self.beside, &push?);
+        }
+        Ok(())
+    }
+
+    /// Like [`Observed::hear`]. A server that was sent nothing for a while is asked whether it is there: a dead connection
+    /// says nothing.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub(super) async fn listen(&mut self, until: Instant) -> Result<(), Error> {
+        let quiet = self.sent + QUIET_MAX;
+        self.hear(until.min(quiet)).await?;
+        if Instant::now() >= quiet {
+            // A server that refuses it is there, too.
+            self.ask(&[b"PING"]).await?;
         }
         Ok(())
     }

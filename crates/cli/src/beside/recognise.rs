@@ -1,6 +1,7 @@
 //! What counts as a lock on a server that does not say how a key was set.
 //!
 //! Rule    a string is a lock by its name: its value may be any text. A hash is one by its value, a sorted set by both.
+//!         Names of keys that clients keep beside their locks are none.
 //! Source  the scripts of Redisson, Symfony and redis-semaphore, as `redlatch_core` knows them.
 
 use redlatch_core::keyspace::LockValue;
@@ -38,6 +39,15 @@ pub(super) fn names_lock(key: &[u8]) -> bool {
             !is_other && ends_word(&key[at + word.len() - 1..])
         })
     })
+}
+
+/// Whether a name is of a key that Redisson keeps beside a lock: the reply to an unlock, the next token, the queue of a fair
+/// lock, the lease of a reader. Locks of any name have such keys.
+pub(super) fn is_companion(key: &[u8]) -> bool {
+    let heads = ["unlock_latch:", "lock_token:", "lock_queue:", "lock_timeout:"];
+    let is_head = |rest: &[u8]| heads.iter().any(|head| rest.starts_with(head.as_bytes()));
+    let lease = b":rwlock_timeout:";
+    key.strip_prefix(b"redisson_").is_some_and(is_head) || key.windows(lease.len()).any(|part| part == lease)
 }
 
 /// Whether a word ends with the first letter of this text, or with an `s` behind it. The next word may begin with a letter
@@ -99,6 +109,22 @@ mod tests {
             "LOCKER", "lockout:user", "unlocked:7", "locksmith",
         ] {
             assert!(!names_lock(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_that_redisson_keeps_beside_a_lock_are_none() {
+        for name in [
+            "redisson_unlock_latch:{myLock}:d0e1",
+            "redisson_lock_token:{myLock}",
+            "redisson_lock_queue:{a}",
+            "redisson_lock_timeout:{a}",
+            "{myLock}:285475da-9152-4c83-822a-67ee2f116a79:1:rwlock_timeout:2",
+        ] {
+            assert!(is_companion(name.as_bytes()), "{name}");
+        }
+        for name in ["", "redisson_lock", "lock_token:a", "myLock", "rwlock_timeout"] {
+            assert!(!is_companion(name.as_bytes()), "{name}");
         }
     }
 

@@ -16,7 +16,7 @@ use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, sleep};
 
 use super::observed::{NoReading, Observed, Reading};
-use super::recognise::{Kind, names_lock};
+use super::recognise::{Kind, is_companion, names_lock};
 
 /// What becomes of the readings.
 pub(super) trait Viewer {
@@ -162,7 +162,7 @@ impl<V: Viewer> Sweep<V> {
             let Some(end) = end else { break };
             if self.observed.changes.is_empty() {
                 let due = self.due.first_key_value().map_or(end, |((at, _), _)| end.min(*at));
-                self.observed.hear(due).await?;
+                self.observed.listen(due).await?;
             }
             self.take_turn().await?;
         }
@@ -202,7 +202,7 @@ impl<V: Viewer> Sweep<V> {
 
     fn may_be_lock(&self, key: &[u8], kind: Kind) -> bool {
         let is_named = kind == Kind::Hash || self.pattern.is_some() || names_lock(key);
-        is_named && key.len() <= KEY_BYTES_MAX
+        is_named && key.len() <= KEY_BYTES_MAX && !is_companion(key)
     }
 
     /// Reads a key. What is not known of a lock that was held leaves it held, as inferred. True if its value is of another
