@@ -85,7 +85,9 @@ def host_program(options: argparse.Namespace, programs: list[Program]) -> pathli
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
-    """The kinds to make. Those that need an address are part of --all if there is one."""
+    """The kinds to make. Those that need an address are part of --all if there is one, and of what is published."""
+    if options.all and options.publishable:
+        downloads.check_url(options.url or "")
     if options.all:
         return [kind for kind in KINDS if options.url or kind not in OF_ARCHIVES]
     # --clients alone has an empty list.
@@ -173,10 +175,10 @@ def write_sums(release: Release, files: list[pathlib.Path]) -> pathlib.Path:
 def release_all(options: argparse.Namespace) -> list[pathlib.Path]:
     """Makes the files of a release, and returns them."""
     release = begin(options.out.absolute())
+    kinds = chosen(options)
     if options.publishable:
         downloads.check_tag(release, options.url or "")
         home.check_publishable()
-    kinds = chosen(options)
     needs_no_program = kinds and set(kinds) <= set(OF_THE_SOURCES)
     triples = options.target or []
     if not (triples or options.binary or needs_no_program):

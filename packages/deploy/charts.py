@@ -23,6 +23,7 @@ REFUSED = [
     {"tls": {"secret": "certificates", "port": 70_000}},
     {"tls": {"secret": "certificates", "port": 6379}},
     {"extraVolumes": ["authorities"]},
+    {"auth": {"secret": ""}},
 ]
 
 
@@ -127,7 +128,10 @@ def check_secrets(path: pathlib.Path) -> None:
     values["tls"]["clients"] = True
     (server,) = [each for each in render(path, values) if each["kind"] == "StatefulSet"]
     env = {each["name"] for each in server["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert "REDLATCH_TLS_CA_CERT_FILE" in env and "REDLATCH_TLS_AUTH_CLIENTS" not in env
+    assert "REDLATCH_TLS_CA_CERT_FILE" in env and "REDLATCH_TLS_AUTH_CLIENTS" not in env and "REDLATCH_REQUIREPASS" in env
+    values["auth"] = {"secret": ""}
+    (server,) = [each for each in render(path, values) if each["kind"] == "StatefulSet"]
+    assert "REDLATCH_REQUIREPASS" not in str(server)
 
 
 def check(path: pathlib.Path = CHART) -> None:

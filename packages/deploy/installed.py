@@ -249,6 +249,12 @@ def check_archive(file: pathlib.Path, place: Place) -> str:
     of_unix = ["man/redlatch.1", "man/redlatch-run.1", "completions/_redlatch"]
     for name in wanted + (["completions/_redlatch.ps1"] if file.suffix == ".zip" else of_unix):
         assert (root / name).stat().st_size > 0, name
+    bill = json.loads((root / "sbom.cdx.json").read_text())
+    # Crates of this repository are in no registry, and so have no hash.
+    linked = {f"{each['name']} {each['version']}" for each in bill["components"] if "hashes" in each}
+    texts = (root / THIRD_PARTY).read_text().split("=" * 80)[1:]
+    named = {name for text in texts for name in text.strip().split("\n")[0].split(", ")}
+    assert linked and linked <= named, linked - named
     run("bash", "-n", root / "completions/redlatch.bash")
     program = root / ("redlatch.exe" if file.suffix == ".zip" else "redlatch")
     check_head(program.read_bytes(), file.name)
@@ -390,6 +396,7 @@ def npm_install(project: pathlib.Path, *packages: pathlib.Path) -> list[str | pa
 def check_npm(file: pathlib.Path, place: Place) -> str:
     """A package of a platform with the main one; npm refuses it on another platform."""
     kind = check_npm_manifest(file)
+    try_publishing(file)
     (main,) = place.release.glob("redlatch-[0-9]*[0-9].tgz")
     project = place.folder / "project"
     by_wine = kind.startswith("win32") and place.windows.node and place.windows.wine
@@ -400,6 +407,11 @@ def check_npm(file: pathlib.Path, place: Place) -> str:
     run(*npm_install(project, main, file), *(["--force"] if by_wine or kind.endswith("-musl") else []), cwd=project)
     use_in_node(project, *([place.windows.wine, place.windows.node] if by_wine else ["node"]), kind=kind)
     return "used under Wine, by Node for Windows" if by_wine else "used"
+
+
+def try_publishing(file: pathlib.Path) -> None:
+    """npm would take the package, but for the login."""
+    run("npm", "publish", "--dry-run", file)
 
 
 def check_npm_manifest(file: pathlib.Path) -> str:
@@ -429,6 +441,7 @@ def use_in_node(project: pathlib.Path, *node: str | pathlib.Path, kind: str) -> 
 
 
 def check_main_package(file: pathlib.Path, _place: Place) -> str:
+    try_publishing(file)
     with tarfile.open(file) as tar:
         manifest = json.load(tar.extractfile("package/package.json"))
     assert "scripts" not in manifest, manifest

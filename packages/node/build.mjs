@@ -1,9 +1,10 @@
 // Packs the main package, and the package of a platform around a given program. Without PLATFORM it is this machine's: a static program
 // of Linux, or one that is linked to musl, is that of the package for musl.
 //
-//   node build.mjs PROGRAM FOLDER [PLATFORM [FIELDS LICENSES]]
+//   node build.mjs PROGRAM FOLDER [PLATFORM [FIELDS LICENSES PAGE]]
 //
-// FIELDS are what package.json tells of the project besides, as JSON. LICENSES has those of the crates in the program.
+// FIELDS are what package.json tells of the project besides, as JSON. LICENSES has those of the crates in the program. PAGE is the
+// README, with links that lead somewhere outside this repository.
 //
 // Writes FOLDER/redlatch-VERSION.tgz and FOLDER/redlatch-PLATFORM-VERSION.tgz, as `npm publish` takes them.
 
@@ -14,9 +15,9 @@ import path from "node:path";
 import { programOf } from "./lib/binary.js";
 import { libcOf } from "./lib/libc.js";
 
-const [program, folder, wanted, fields = "{}", licenses] = process.argv.slice(2);
-if (!folder) throw new Error("usage: node build.mjs PROGRAM FOLDER [PLATFORM [FIELDS LICENSES]]");
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
+const [program, folder, wanted, fields = "{}", licenses, page = path.join(here, "README.md")] = process.argv.slice(2);
+if (!folder) throw new Error("usage: node build.mjs PROGRAM FOLDER [PLATFORM [FIELDS LICENSES PAGE]]");
 const main = { ...JSON.parse(readFileSync(path.join(here, "package.json"), "utf8")), ...JSON.parse(fields) };
 const platform = wanted ?? platformOf(program);
 if (!(`@redlatch/${platform}` in main.optionalDependencies)) throw new Error(`no package for ${platform}`);
@@ -31,7 +32,8 @@ const stage = path.join(folder, "stage");
 rmSync(stage, { recursive: true, force: true });
 pack("main", (to) => {
   writeManifest(to, main);
-  for (const file of ["README.md", "explore.js", "lib"]) cpSync(path.join(here, file), path.join(to, file), { recursive: true });
+  copyFileSync(page, path.join(to, "README.md"));
+  for (const file of ["explore.js", "lib"]) cpSync(path.join(here, file), path.join(to, file), { recursive: true });
   for (const name of ["index", "jest", "vitest", "vitest-test"]) {
     for (const kind of [".js", ".d.ts"]) copyFileSync(path.join(here, name + kind), path.join(to, name + kind));
   }

@@ -52,7 +52,8 @@ def wheel_features() -> str:
 
 
 def target_folder() -> pathlib.Path:
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    # cargo, too, is called in this folder.
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 
 def write_frameworks() -> pathlib.Path:

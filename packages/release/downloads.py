@@ -33,7 +33,7 @@ FORMULA = """class Redlatch < Formula
     bash_completion.install "completions/redlatch.bash" => "redlatch"
     fish_completion.install "completions/redlatch.fish"
     zsh_completion.install "completions/_redlatch"
-    doc.install "README.md", "docs", "sbom.cdx.json"
+    doc.install "README.md", "LICENSE-THIRD-PARTY", "docs", "sbom.cdx.json"
   end
 
   service do

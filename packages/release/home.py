@@ -13,16 +13,18 @@ from collections.abc import Collection
 from .common import ROOT, Failure
 
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
-# Without what ends or starts something in the files that have it: YAML, JSON, TOML, XML, shell, spec files, and code of Ruby. The name
-# of a repository gets `.git` and paths behind it.
-WEB = re.compile(r"""https://[^\s"'`#%,<>{}\\]+\.[^\s"'`#%,<>{}\\]*(?<!/)(?<!\.git)""")
-ADDRESS = re.compile(r"""[^\s"'`#%,<>{}\\@]+@[^\s"'`#%,<>{}\\@]+\.[^\s"'`#%,<>{}\\@]+""")
+# Without what ends or starts something in the files that have it: YAML, JSON, TOML, XML, Markdown, shell, spec files, lists of
+# addresses, and code of Ruby. The name of a repository gets `.git` and paths behind it.
+PART = r"""[^\s"'`#%,;:<>{}()\[\]\\@?*|$]+"""
+WEB = re.compile(rf"https://{PART}\.{PART}(?<!/)(?<!\.git)")
+ADDRESS = re.compile(rf"{PART}@{PART}\.{PART}")
+NAME = r"""[^\s\x00-\x1f"%,;:<>()\[\]\\@]+"""
 # What each field must be, if it is not empty.
 FORMS = {
     "repository": WEB,
     "homepage": WEB,
     "documentation": WEB,
-    "maintainer": re.compile(rf"""[^<>"\\%,\x00-\x1f]+ <{ADDRESS.pattern}>"""),
+    "maintainer": re.compile(rf"{NAME}( {NAME})* <{ADDRESS.pattern}>"),
     "security": re.compile(f"{WEB.pattern}|{ADDRESS.pattern}"),
 }
 PICTURES = [".png", ".svg"]
@@ -81,8 +83,16 @@ def home() -> Home:
     return Home(**found)
 
 
+# Files of the repository that tests write from the fields, and what they must name.
+WRITTEN = {"README.md": "repository", "SECURITY.md": "security", ".github/CODEOWNERS": "maintainer"}
+
+
 def check_publishable() -> None:
-    """What is published tells where the project lives."""
+    """What is published tells where the project lives, and so do the files that have been written from the fields."""
     empty = [name for name in FORMS if not getattr(home(), name)]
     if empty:
         raise Failure(f"nothing can be published: {', '.join(empty)} in Cargo.toml must be set")
+    named = {"maintainer": home().person[1]}
+    for file, name in WRITTEN.items():
+        if named.get(name, getattr(home(), name)) not in (ROOT / file).read_text(encoding="utf-8"):
+            raise Failure(f"{file} does not name the {name} of Cargo.toml: UPDATE_README=1 cargo test --test suite readme writes it")

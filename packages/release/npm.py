@@ -1,7 +1,4 @@
-"""The packages for Node: the lock client; and for tests the main one, and one for each platform, by `packages/node/build.mjs`.
-
-npm shows a README with the links of its repository, so that these are left as they are.
-"""
+"""The packages for Node: the lock client; and for tests the main one, and one for each platform, by `packages/node/build.mjs`."""
 
 import json
 import pathlib
@@ -16,6 +13,7 @@ from .program import Program
 from .sbom import Papers
 
 CLIENT = ROOT / "packages/clients/node"
+TESTS = ROOT / "packages/node"
 
 
 def fields(folder: str) -> dict:
@@ -25,13 +23,21 @@ def fields(folder: str) -> dict:
     return {name: value for name, value in found.items() if value}
 
 
+def write_page(source: pathlib.Path, folder: str, release: Release) -> pathlib.Path:
+    """The README of a package, in this folder."""
+    page = pathlib.Path(folder, "README.md")
+    page.write_text(home().linked((source / page.name).read_text(encoding="utf-8"), source, release.version), encoding="utf-8")
+    return page
+
+
 def pack(release: Release, program: Program, papers: Papers) -> list[pathlib.Path]:
     """Packs the package for Node, and that of the platform around the program."""
     with tempfile.TemporaryDirectory() as folder:
         texts = pathlib.Path(folder, licences.FILE)
         texts.write_text(papers.licences, encoding="utf-8")
+        page = write_page(TESTS, folder, release)
         more = json.dumps(fields("packages/node"))
-        output("node", ROOT / "packages/node/build.mjs", program.path, folder, program.target.npm, more, texts)
+        output("node", TESTS / "build.mjs", program.path, folder, program.target.npm, more, texts, page)
         packages = sorted(pathlib.Path(folder).glob("*.tgz"))
         return [pathlib.Path(shutil.copyfile(package, release.out / package.name)) for package in packages]
 
@@ -41,7 +47,8 @@ def pack_client(release: Release) -> list[pathlib.Path]:
     manifest = CLIENT / "package.json"
     check_version(release, manifest, json.loads(manifest.read_text(encoding="utf-8"))["version"])
     with tempfile.TemporaryDirectory() as folder:
-        for name in ["README.md", "index.js", "index.d.ts"]:
+        write_page(CLIENT, folder, release)
+        for name in ["index.js", "index.d.ts"]:
             shutil.copyfile(CLIENT / name, pathlib.Path(folder, name))
         about = json.loads(manifest.read_text(encoding="utf-8")) | fields("packages/clients/node")
         pathlib.Path(folder, "package.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -255,6 +255,7 @@ class Refusals(unittest.TestCase):
     def test_addresses(self) -> None:
         for url in ["", "http://example.com", 'https://example.com/"', "https://"]:
             self.refuses("it must be the https address", "--binary", PROGRAM, "--homebrew", "--url", url)
+        self.refuses("it must be the https address", "--binary", PROGRAM, "--all", "--publishable")
         self.refuses("takes the archive for Windows", "--binary", PROGRAM, "--scoop", "--url", "https://example.com")
 
     def test_a_date_that_is_none(self) -> None:
@@ -301,7 +302,8 @@ class Refusals(unittest.TestCase):
     def test_a_project_with_a_place(self) -> None:
         """All that is made of the sources tells of it, and its pages link to it."""
         have(self, PLACE)
-        home.check_publishable()
+        with unittest.mock.patch.dict(home.WRITTEN, clear=True):
+            home.check_publishable()
         self.out.mkdir()
         release = common.begin(self.out)
         (client,) = wheel.pack_client(release)
@@ -330,13 +332,20 @@ class Refusals(unittest.TestCase):
         with tarfile.open(self.out / f"redlatch-{release.version}.tar.gz") as sources:
             about = tomllib.load(sources.extractfile(f"redlatch-{release.version}/pyproject.toml"))["project"]
         self.assertEqual(about["maintainers"], [{"name": "Some One", "email": "some@example.com"}])
-        addresses = ["http://example.com", f"{WEB}/", f"{WEB}.git", f"{WEB}#a", f'{WEB}"', f"{WEB}, b", f"{WEB}\\", f"{WEB}{{"]
-        people = ["Some One", 'Some "One" <some@example.com>', "One, Two <some@example.com>", "100% <some@example.com>", "A\\ <a@b.c>"]
+        addresses = ["http://example.com", *(WEB + end for end in ["/", ".git", "#a", '"', ", b", "\\", "{", "?a=b", ")", "[b]"])]
+        addresses.append("https://name:password@example.com/a")
+        wrong_names = ['Some "One"', "One, Two", "One; Two", "Team: One", "one@example.com", "100%", "A\\", " One", "One ", "One  Two"]
+        people = ["Some One", "One <some)@example.com>", *(f"{name} <some@example.com>" for name in wrong_names)]
         wrong_ones = [{"repository": each} for each in addresses] + [{"maintainer": name} for name in people]
         for wrong in [*wrong_ones, {"security": "nobody"}, {"security": "<some@example.com>"}]:
             have(self, PLACE | wrong)
             with self.assertRaises(Failure, msg=wrong):
                 home.home()
+
+    def test_a_project_whose_files_say_another_place(self) -> None:
+        have(self, PLACE)
+        with self.assertRaisesRegex(Failure, "README.md does not name the repository"):
+            home.check_publishable()
 
     def test_a_lock_client_of_another_version(self) -> None:
         release = Release("9.9.9", 0, self.out)

@@ -63,9 +63,13 @@ securityContext:
 {{- end -}}
 
 {{- define "redlatch.env" -}}
+{{- if .Values.auth.secret }}
 - name: REDLATCH_REQUIREPASS
   valueFrom:
     secretKeyRef: {name: {{ .Values.auth.secret | quote }}, key: {{ .Values.auth.key | quote }}}
+{{- else if not .Values.acl.secret }}
+{{- fail "auth.secret or acl.secret must name a secret: without both, anybody could log in" }}
+{{- end }}
 # Metrics and health. Probes and Prometheus name the address of the pod. /metrics asks for the password: Prometheus
 # sends it by basic_auth, without a username.
 - {name: REDLATCH_HTTP_PORT, value: "9379"}
