@@ -406,13 +406,12 @@ impl Model {
             let waiter = self.leave(who);
             self.serve(waiter.request.keys);
         }
-        let unread = std::mem::take(&mut self.connections[who].unread);
-        for (key, owner, token) in &unread {
+        let mut unread = std::mem::take(&mut self.connections[who].unread);
+        unread.retain(|(key, owner, token)| {
             let is_his = |holder: &mut Holder| holder.token == *token && holder.by == Some(who);
-            if self.holder(key, owner).is_some_and(is_his) {
-                self.give_back(key, owner, who);
-            }
-        }
+            self.holder(key, owner).is_some_and(is_his)
+        });
+        unread.iter().for_each(|(key, owner, _)| self.give_back(key, owner, who));
         self.serve(unread.into_iter().map(|(key, ..)| key));
         let connection = std::mem::take(&mut self.connections[who]);
         if let Some(session) = connection.session.filter(|own| self.sessions[*own] == Some(who)) {

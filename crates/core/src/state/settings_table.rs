@@ -157,7 +157,7 @@ rows! {
     LOCK_WAITERS_MAX: usize = live("lock-waiters-max", "10000", Kind::Integer(0, 10_000_000),
         "Requests that may wait for one lock; another is refused.");
     LOCK_PRIORITY_AGEING: u64 = live("lock-priority-ageing", "10000", Kind::Integer(0, i32::MAX as i64),
-        "Milliseconds that each step of PRIORITY moves a request forward in its queues.");
+        "Milliseconds that a step of PRIORITY moves a request forward; 0: none.");
     LOCK_PRIORITY_MAX: u8 = live("lock-priority-max", "9", Kind::Integer(0, PRIORITY_MAX as i64),
         "The highest PRIORITY of a user whose rules name none.");
     LOCK_DEADLOCK: String = live("lock-deadlock", "refuse", Kind::OneOf(&["refuse", "warn", "off"]),
