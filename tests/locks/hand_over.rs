@@ -64,7 +64,7 @@ async fn a_leader_hands_over_in_a_rolling_deploy_and_nobody_else_gets_the_lock()
     assert_eq!(resource.ask(&["LOCK.GUARD", "stock", "1"]).await, "-STALE token 1 is lower than 2");
     is_over.store(true, Ordering::Relaxed);
     thief.await.unwrap();
-    drop(old);
+    assert!(!old.release().await.unwrap(), "it was held no longer");
     assert!(new.release().await.unwrap());
 }
 

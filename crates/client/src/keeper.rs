@@ -28,7 +28,7 @@ pub(super) enum Order {
     Extend { lease: Option<Duration>, done: oneshot::Sender<Result<(), Error>> },
     /// Leaves the lock held for so long, and ends.
     Leave { rest: Duration, done: oneshot::Sender<Result<bool, Error>> },
-    /// Hands the lock over to another owner, which waits for it or has it for `lease`, and ends.
+    /// Hands the lock over to another owner, which waits for it or has it for `lease`.
     Transfer { to: (Vec<u8>, Option<Duration>), done: oneshot::Sender<Result<Option<u64>, Error>> },
     /// Releases the lock, and ends.
     Release { done: oneshot::Sender<Result<bool, Error>> },
@@ -105,7 +105,10 @@ impl Keeper {
                     false
                 }
                 Some(Order::Leave { rest, done }) => answer(done, self.leave(rest).await),
-                Some(Order::Transfer { to, done }) => answer(done, self.transfer(to).await),
+                Some(Order::Transfer { to, done }) => {
+                    answer(done, self.transfer(to).await);
+                    false
+                }
                 Some(Order::Release { done }) => return self.end(Some(done)).await,
                 None => return self.end(None).await,
             };
