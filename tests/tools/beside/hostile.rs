@@ -1,6 +1,6 @@
 //! Servers that say what no real one says, or nothing.
 //!
-//! Belongs here  answers that are wrong, and words that are not there.
+//! Belongs here  wrong answers, missing commands, silence, a dead connection, and keys and owners of any bytes.
 
 use super::*;
 

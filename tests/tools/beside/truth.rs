@@ -272,7 +272,7 @@ impl Run {
 
     /// Sends random requests, with a checkpoint after each step.
     fn serve(&mut self, count: u64) {
-        for _ in 0..count / STEP {
+        for _ in 0..count.div_ceil(STEP) {
             for _ in 0..STEP / BATCH {
                 let requests: Vec<_> = (0..BATCH).map(|_| self.clients.next()).collect();
                 self.send(&requests);
