@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redlatch_core::scripts::KNOWN;
 use sha1::{Digest, Sha1};
@@ -94,9 +94,9 @@ const CALLS: &[(&str, &str)] = &[
 const STEP: u64 = 1_000;
 /// Requests that a server is sent before it answers.
 const BATCH: u64 = 50;
-/// How much the leases of one lock may differ: requests reach one server later than the other, and views are asked for one
-/// after the other. Leases that are set differ by more, nearly always.
-const LEFT_MS_MAX: u64 = 10_000;
+/// How much the leases of one lock may differ, apart from what sending requests and asking for views takes. Leases that
+/// are set differ by more, nearly always.
+const LEFT_MAX: Duration = Duration::from_secs(10);
 
 /// The texts of known scripts, by the names of the clients.
 fn texts() -> BTreeMap<&'static str, Vec<u8>> {
@@ -240,6 +240,8 @@ struct Run {
     url: String,
     observed: Link<UnixStream>,
     shadows: [Shadow; 2],
+    /// The longest time in which both were sent the same requests.
+    sending: Duration,
     /// Requests that were rejected by the one and by the other.
     rejected: (usize, usize),
     /// Locks that checkpoints have seen, by kind.
@@ -259,6 +261,7 @@ impl Run {
             url: url.to_owned(),
             observed: link_to(url),
             shadows: [Shadow::start(url, &[]), tracking],
+            sending: Duration::ZERO,
             rejected: (0, 0),
             seen: BTreeMap::new(),
         }
@@ -266,8 +269,10 @@ impl Run {
 
     /// Sends both servers the same requests.
     fn send(&mut self, requests: &[Vec<u8>]) {
+        let begun = Instant::now();
         self.rejected.0 += self.reference.1.send(requests);
         self.rejected.1 += self.observed.send(requests);
+        self.sending = self.sending.max(begun.elapsed());
     }
 
     /// Sends random requests, with a checkpoint after each step.
@@ -296,12 +301,14 @@ impl Run {
         for _ in 0..2 {
             self.mark();
         }
+        let asked = Instant::now();
         let expected = view(&self.reference.0.url());
         for shadow in &self.shadows {
             let locks = shadow.ask("LOCK.LIST COUNT 100000");
             assert!(locks.contains("$4\r\nread\r\n") && !locks.contains("inferred"), "{locks}");
             let shown = view(&format!("redis://{}", shadow.address(" at redis://")));
-            compare(&shown, &expected, &shadow.ask("INFO beside"));
+            let slack = LEFT_MAX + self.sending + asked.elapsed();
+            compare(&shown, &expected, slack, &shadow.ask("INFO beside"));
         }
         for ((kind, ..), _) in expected.values() {
             *self.seen.entry(kind.to_string()).or_default() += 1;
@@ -355,11 +362,11 @@ impl Run {
     }
 }
 
-/// Checks that a shadow shows what is expected.
-fn compare(shown: &BTreeMap<String, Lock>, expected: &BTreeMap<String, Lock>, info: &str) {
+/// Checks that a shadow shows what is expected. Leases may differ by `slack`.
+fn compare(shown: &BTreeMap<String, Lock>, expected: &BTreeMap<String, Lock>, slack: Duration, info: &str) {
     let is_alike = |key: &&String| match (shown.get(*key), expected.get(*key)) {
         (Some((columns, left)), Some((others, other))) if columns == others => match (left, other) {
-            (Some(left), Some(other)) => left.abs_diff(*other) < LEFT_MS_MAX,
+            (Some(left), Some(other)) => Duration::from_millis(left.abs_diff(*other)) < slack,
             (left, other) => left == other,
         },
         _ => false,
