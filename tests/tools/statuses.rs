@@ -170,7 +170,7 @@ const ELSEWHERE: &[(&str, &[u8], &str, &str)] = &[
     (
         "doctor",
         &[1],
-        "tools/beside.rs",
+        "tools/beside/doctor.rs",
         "a_lock_without_a_lease_is_an_error_whose_owner_is_shown_on_request_only",
     ),
     ("timeline", &[0], "testing/history.rs", "a_timeline_is_drawn_as_text_and_as_a_page"),

@@ -83,7 +83,7 @@ fn arguments_that_cannot_be_used_are_named_and_nothing_is_asked() {
             "why: is the field 'reason' of meta",
         ),
         ("take", json!({ "key": "a", "permits": 1, "of": 2, "shared": true }), "shared: excludes permits"),
-        ("take", json!({ "key": "a", "for": "10m" }), "unknown argument 'for': take has key, lease"),
+        ("take", json!({ "key": "a", "for": "10m" }), "unknown argument 'for': take has key, one_of, lease"),
         ("renew", json!({ "key": "a", "token": "of another server" }), "token: must be a whole number"),
         ("release", json!({ "key": "a", "token": -1 }), "token: must be a whole number"),
         ("list", json!({ "mine": true, "pattern": "*" }), "mine: excludes pattern"),
