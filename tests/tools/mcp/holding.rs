@@ -117,6 +117,8 @@ fn agents_of_one_connection_are_told_apart_by_the_names_that_they_say() {
     host.waits();
     let second = host.call("take", json!({ "key": "db", "agent": "writer" }));
     assert!(second.is_error && second.text.contains("is taking db already, by another call"), "{second:?}");
+    let among_others = host.call("take", json!({ "one_of": ["free", "db"], "agent": "writer" }));
+    assert!(among_others.text.contains("is taking db already, by another call"), "{among_others:?}");
     host.done("release", json!({ "key": "db", "agent": "planner" }));
     assert!(host.end(waits).value["owner"].as_str().unwrap().ends_with("/writer"));
 }

@@ -4,8 +4,7 @@
 //! Rule    a call that is cancelled, or whose client has gone, leaves the queue, and gives a lock back that it was granted in
 //!         that moment. Nothing else is released unless it is asked for.
 
-use std::collections::hash_map::{Entry, HashMap};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -104,7 +103,7 @@ impl Agent {
         let wait = arguments.time("wait").unwrap_or_default();
         let request = self.request(Step::Take { terms, wait }, arguments, context)?;
         let id = (request.key.clone(), request.owner.clone());
-        let alone = Alone::enter(&self.taking, &id).await?;
+        let alone = Alone::enter(&self.taking, &keys, &id.1).await?;
 
         let locks = Locks::at(self.server.0.clone(), self.server.1.clone());
         let taker = ForAgent::new(&id, locks, context, request.is_any());
@@ -336,37 +335,44 @@ impl Outcome {
 /// The locks that are being taken, each with whether its call has been cancelled and gives back what it was granted.
 type Taking = HashMap<Id, bool>;
 
-/// A lock that is being taken, by one call at a time.
-struct Alone<'a>(&'a Mutex<Taking>, Id);
+/// Locks that are being taken, each by one call at a time.
+struct Alone<'a>(&'a Mutex<Taking>, Vec<Id>);
 
 impl<'a> Alone<'a> {
     /// Waits for a call that has been cancelled.
     ///
     /// # Errors
-    /// Another call takes it.
-    async fn enter(taking: &'a Mutex<Taking>, id: &Id) -> Result<Self, Failure> {
+    /// Another call takes one of them.
+    async fn enter(taking: &'a Mutex<Taking>, keys: &[Vec<u8>], owner: &[u8]) -> Result<Self, Failure> {
+        let ids: Vec<Id> = keys.iter().map(|key| (key.clone(), owner.to_vec())).collect();
         loop {
-            match taking.lock().entry(id.clone()) {
-                Entry::Vacant(vacant) => {
-                    vacant.insert(false);
-                    return Ok(Self(taking, id.clone()));
+            {
+                let mut taking = taking.lock();
+                if let Some(id) = ids.iter().find(|id| taking.get(id) == Some(&false)) {
+                    return Err(taken_by_another_call(id));
                 }
-                Entry::Occupied(call) if !*call.get() => return Err(taken_by_another_call(id)),
-                Entry::Occupied(_) => {}
+                if !ids.iter().any(|id| taking.contains_key(id)) {
+                    taking.extend(ids.iter().map(|id| (id.clone(), false)));
+                    break;
+                }
             }
             sleep(GIVE_BACK_PAUSE).await;
         }
+        Ok(Self(taking, ids))
     }
 
     /// The call has been cancelled.
     fn ends(&self) {
-        self.0.lock().insert(self.1.clone(), true);
+        self.0.lock().extend(self.1.iter().map(|id| (id.clone(), true)));
     }
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+        let mut taking = self.0.lock();
+        for id in &self.1 {
+            taking.remove(id);
+        }
     }
 }
 

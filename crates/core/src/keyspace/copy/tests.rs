@@ -395,9 +395,12 @@ fn a_place_that_is_kept_is_not_behind_what_comes_later() {
     let mut place = |owner: &[u8]| view.queues().lock_place(&keys, owner, 0);
     let found = [&b"forward"[..], b"first", b"second", b"ahead", b"new"].map(&mut place);
     let expected =
-        [(-70, 7), (10, 1), (20, 5), (20, 6), (30, 8)].map(|(rank, number)| Place { rank, number });
+        [(-70, 7), (10, 1), (20, 5), (20, 6), (30, 12)].map(|(rank, number)| Place { rank, number });
     assert_eq!(found, expected);
     assert!(found.is_sorted());
+    // One that has come back with a priority is not behind where that would put it.
+    view.shard_state(b"k").places.set((0, b"k"), b"hurried", Some(found[1]));
+    assert_eq!(view.queues().lock_place(&keys, b"hurried", 25), Place { rank: 5, number: 13 });
     view.finish(&Registries::default());
 }
 

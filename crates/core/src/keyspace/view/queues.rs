@@ -66,15 +66,16 @@ impl<'v> ViewQueues<'v, '_> {
         Place::at(self.view.now().lock, gain_ms, number)
     }
 
-    /// Like [`ViewQueues::next_place`], for a wait for the locks of these keys: the place that its owner had under an earlier
-    /// leader, if it has come back to it.
+    /// Like [`ViewQueues::next_place`], for a wait for the locks of these keys. If its owner had a place under an earlier
+    /// leader, and that is the better one, it has come back to it.
     pub(crate) fn lock_place(&mut self, keys: &[Bytes], owner: &[u8], gain_ms: u64) -> Place {
         let (database, now) = (self.view.database, self.view.now().lock);
         let kept = match keys {
             [key] => self.view.shard_state(key).places.take((database, key), owner, now),
             _ => None,
         };
-        kept.unwrap_or_else(|| self.next_place(gain_ms))
+        let next = self.next_place(gain_ms);
+        kept.map_or(next, |kept| kept.min(next))
     }
 
     /// Removes a command from the queues of its keys, all of which must be in shards that are locked. Commands that it kept

@@ -101,7 +101,7 @@ impl User {
             [b'!', ..] => self.remove(Digest::parse(&rule[1..]).ok_or(RuleError::NoDigest)?)?,
             [b'(', ..] => self.more.push(selector(rule, terms)?),
             word if word.starts_with(PRIORITY_RULE) => {
-                self.priority_max = Some(level(&word[PRIORITY_RULE.len()..])?);
+                self.priority_max = level(&word[PRIORITY_RULE.len()..])?;
             }
             _ => self.own.apply(rule, terms.catalog)?,
         }
@@ -217,10 +217,11 @@ impl User {
     }
 }
 
-/// The level of a rule about priorities.
-fn level(text: &[u8]) -> Result<u8, RuleError> {
+/// The level of a rule about priorities; without a digit the user has none of its own.
+fn level(text: &[u8]) -> Result<Option<u8>, RuleError> {
     match text {
-        [digit @ b'0'..=b'9'] => Ok(digit - b'0'),
+        [] => Ok(None),
+        [digit @ b'0'..=b'9'] => Ok(Some(digit - b'0')),
         _ => Err(RuleError::Priority),
     }
 }
