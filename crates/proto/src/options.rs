@@ -91,7 +91,7 @@ pub enum Kind {
     Permits {
         /// How many to take: 1 to `limit`.
         count: u64,
-        /// How many there are: at most [`PERMITS_MAX`](crate::lock::PERMITS_MAX).
+        /// How many there are: at most [`PERMITS_MAX`].
         limit: u64,
     },
     /// The owner may take the lock several times, and releases it as often.
