@@ -247,13 +247,17 @@ impl Model {
             return self.reply(who, format!("-{text}\r\n"));
         }
         let at = (0..self.waiters.len()).find(|at| self.may_take_over(*at, (key, owner), new));
+        let mut concerned = vec![key.to_owned()];
         match (at, lease_ms) {
             (Some(at), _) => {
                 let Waiter { request, since_ms, .. } = self.waiters.remove(at);
                 self.end(key, owner, Reason::Transferred, Some(who));
                 self.grant(&request, 0, self.now_ms - since_ms);
             }
-            (None, Some(lease_ms)) => self.give_to(key, owner, (new, lease_ms), who),
+            (None, Some(lease_ms)) => {
+                self.give_to(key, owner, (new, lease_ms), who);
+                concerned.extend(self.serve_owner(key, new));
+            }
             (None, None) => {
                 let text = "-NOLEASE no wait of the new owner can be answered: set a lease with LEASE\r\n";
                 return self.reply(who, text.to_owned());
@@ -267,7 +271,31 @@ impl Model {
         let left_ms = until_ms.map(|until_ms| until_ms - now_ms).filter(|_| session.is_none());
         let text = self.map(who, &[("token", token_text(token)), ("lease", self.millis(who, left_ms))]);
         self.reply(who, text);
-        self.serve([key.to_owned()]);
+        self.serve(concerned);
+    }
+
+    /// Answers the requests for several locks of an owner that has got this one in another way. Returns the keys that they no
+    /// longer wait for.
+    fn serve_owner(&mut self, key: &str, owner: &str) -> Vec<String> {
+        let mut concerned = Vec::new();
+        while let Some(at) = (0..self.waiters.len()).find(|at| {
+            let request = &self.waiters[*at].request;
+            let is_its = request.owner == owner && request.keys.len() > 1;
+            is_its && request.keys.iter().any(|other| other == key) && self.is_ready(request, *at, Some(key))
+        }) {
+            concerned.extend(self.answer(at));
+        }
+        concerned
+    }
+
+    /// Answers a request that can be answered, and returns its keys.
+    fn answer(&mut self, at: usize) -> Vec<String> {
+        let Waiter { request, since_ms, .. } = self.waiters.remove(at);
+        match request.keys.iter().find_map(|key| self.standing(key, &request).err()) {
+            Some(text) => self.reply(request.who, format!("-{text}\r\n")),
+            None => self.grant(&request, at, self.now_ms - since_ms),
+        }
+        request.keys
     }
 
     /// Whether a request can be answered with what an owner holds.
@@ -521,13 +549,7 @@ impl Model {
             while let Some(first) = self.waiters.iter().position(|waiter| waiter.request.keys.contains(&key))
                 && self.is_ready(&self.waiters[first].request, first, Some(&key))
             {
-                let Waiter { request, since_ms, .. } = self.waiters.remove(first);
-                ready.extend(request.keys.iter().filter(|other| **other != key).cloned());
-                let error = request.keys.iter().find_map(|key| self.standing(key, &request).err());
-                match error {
-                    Some(text) => self.reply(request.who, format!("-{text}\r\n")),
-                    None => self.grant(&request, first, self.now_ms - since_ms),
-                }
+                ready.extend(self.answer(first).into_iter().filter(|other| *other != key));
             }
         }
     }

@@ -73,7 +73,7 @@ fn end(view: &mut View<'_>, key: &[u8], owner: &[u8]) {
     view.locks().end_hold(key, owner, EndReason::Transferred, |_| true);
 }
 
-/// Gives the new owner, which does not wait, what the owner holds.
+/// Gives the new owner, which does not wait for this lock alone, what the owner holds.
 fn grant(
     view: &mut View<'_>,
     key: &[u8],
@@ -85,7 +85,9 @@ fn grant(
     let (meta, client, priority, several) = (Box::default(), 0, Priority::default(), None);
     let request = LockRequest { mode, owner: owner_of_next, term, meta, client, priority, several };
     end(view, key, owner);
-    attempt(view, key, &request, Place::FIRST).map(drop)
+    attempt(view, key, &request, Place::FIRST)?;
+    view.queues().serve_owner(key, new);
+    Ok(())
 }
 
 const NOT_HELD: &str = "NOTHELD the owner does not hold this lock, or not with this token";

@@ -176,10 +176,27 @@ impl<'v> ViewQueues<'v, '_> {
 
     /// Serves a request for a lock that its holder has handed over. The claim of the request was taken.
     pub(crate) fn hand_over(&mut self, waiter: &Waiter) {
+        self.end_wait(waiter);
+        waiter.serve.take_over(self.view);
+    }
+
+    /// Serves requests for several locks, one of which their owner has got in another way: wherever they stand in its queue.
+    pub(crate) fn serve_owner(&mut self, key: &[u8], owner: &[u8]) {
+        let is_its = |waiter: &&Arc<Waiter>| waiter.serve.asker().is_some_and(|asker| asker.owner == owner);
+        let waiters = self.view.queues().lock_waiters(key).filter(is_its);
+        let several: Vec<_> = waiters.filter(|waiter| waiter.wait.keys.len() > 1).cloned().collect();
+        for waiter in several {
+            if waiter.serve.is_ready(self.view, key) && waiter.wait.claim.take() {
+                self.end_wait(&waiter);
+                waiter.serve.serve(self.view, key);
+            }
+        }
+    }
+
+    fn end_wait(&mut self, waiter: &Waiter) {
         self.leave(&waiter.wait);
         waiter.wait.leave();
         self.record_place(waiter, None);
-        waiter.serve.take_over(self.view);
     }
 
     /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
