@@ -161,7 +161,6 @@ def spec(release: Release, root: pathlib.Path) -> str:
     kinds = {name: "%license " if name in texts else "%doc " if "/doc/" in name else "" for name in names}
     kinds[f"/{DEFAULTS}"] = "%attr(0640,root,root) %config(noreplace) "
     url = [f"URL: {home().homepage}"] if home().homepage else []
-    packager = [f"Packager: {home().maintainer}"] if home().maintainer else []
     lines = [
         "%global __os_install_post %{nil}",
         "%global debug_package %{nil}",
@@ -173,7 +172,7 @@ def spec(release: Release, root: pathlib.Path) -> str:
         "License: MIT OR Apache-2.0",
         "Group: Applications/Databases",
         *url,
-        *packager,
+        f"Packager: {home().maintainer or NOBODY}",
         "AutoReqProv: no",
         "%description",
         *DESCRIPTION,
