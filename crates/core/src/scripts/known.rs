@@ -2,8 +2,7 @@
 //!
 //! Owns    the list. `tests/protocol/scripts/collect.py` collects the texts from the clients' packages, and
 //!         `tests/protocol/scripts.rs` checks each row against its text. The texts belong to their authors and are not
-//!         stored here, except for those of this project's client, `client/*.lua`, and two of Redisson that
-//!         `redlatch load` sends, `load/*.lua`.
+//!         stored here, except for those of this project's client, `client/*.lua`.
 //! Rule    a row says only what its text does. Locks that are a number of free permits (Redisson's Semaphore and
 //!         CountDownLatch) do not say who holds them: their scripts are `other`.
 
