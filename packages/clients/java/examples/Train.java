@@ -20,6 +20,7 @@ public final class Train {
                 .mode("total", Mode.permits(1, 100))
                 .waiting(WAIT);
         try (Held below = limits.acquire(); Held gpu = locks.anyOf(GPUS).waiting(WAIT).acquire()) {
+            below.throwIfLost();
             work.accept(gpu.key());
         }
     }
