@@ -70,5 +70,5 @@ def module_zip(root: pathlib.Path, prefix: str, manifest: str, seconds: int, ver
             copy.parent.mkdir(exist_ok=True)
             copy.write_bytes(file.read_bytes())
         for readme in folder.glob("README.md"):
-            readme.write_text(home().linked(readme.read_text(encoding="utf-8"), root, version.removeprefix("v")), encoding="utf-8")
+            readme.write_text(home().readme(root, version.removeprefix("v")), encoding="utf-8")
         return zip_of(folder, prefix, seconds)

@@ -65,6 +65,10 @@ class Home:
 
         return LINK.sub(absolute, text) if self.repository else text
 
+    def readme(self, folder: pathlib.Path, version: str) -> str:
+        """The README of a folder, linked."""
+        return self.linked((folder / "README.md").read_text(encoding="utf-8"), folder, version)
+
 
 def fields() -> dict[str, str]:
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]

@@ -99,7 +99,7 @@ def stage(root: pathlib.Path, release: Release, program: Program, host: pathlib.
     write(root / DEFAULTS, DEFAULTS_TEXT)
     documents = share / "doc/redlatch"
     copy_licences(documents, papers)
-    write(documents / "README.md", home().linked((ROOT / "README.md").read_text(encoding="utf-8"), ROOT, release.version))
+    write(documents / "README.md", home().readme(ROOT, release.version))
     write(documents / "sbom.cdx.json", papers.bill)
 
 

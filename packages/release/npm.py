@@ -26,7 +26,7 @@ def fields(folder: str) -> dict:
 def write_page(source: pathlib.Path, folder: str, release: Release) -> pathlib.Path:
     """The README of a package, in this folder."""
     page = pathlib.Path(folder, "README.md")
-    page.write_text(home().linked((source / page.name).read_text(encoding="utf-8"), source, release.version), encoding="utf-8")
+    page.write_text(home().readme(source, release.version), encoding="utf-8")
     return page
 
 

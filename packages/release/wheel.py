@@ -79,7 +79,7 @@ def metadata(version: str, package: pathlib.Path = PACKAGE, texts: list[str] = L
 
 
 def readme(version: str, package: pathlib.Path) -> str:
-    return home().linked((package / "README.md").read_text(encoding="utf-8"), package, version)
+    return home().readme(package, version)
 
 
 def entry_points() -> str:

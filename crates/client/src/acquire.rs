@@ -215,7 +215,9 @@ impl Acquire {
             }
         };
         let (mut grant, connection) = within(whole, granted).await?;
-        grant.key.take().into_iter().for_each(|key| self.terms.settle(key));
+        if let Some(key) = grant.key.take() {
+            self.terms.settle(key);
+        }
         Ok((grant, connection))
     }
 

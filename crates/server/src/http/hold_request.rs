@@ -48,8 +48,8 @@ pub(super) struct Terms {
     /// `None`: the setting `lock-lease`.
     pub(super) lease_ms: Option<u64>,
     pub(super) wait_ms: u64,
-    /// Keys that are as good as the one in the path.
-    any_of: Vec<Vec<u8>>,
+    /// The keys of which one is to be taken, each once, that in the path first; empty: that in the path.
+    pub(super) keys: Vec<Vec<u8>>,
     options: Options,
 }
 
@@ -77,53 +77,34 @@ impl HoldRequest {
             }
             Some("take") => {
                 fields.check("take", &[TAKE, &ROWS.map(|row| row.name)].concat())?;
-                Action::Take(fields.terms()?)
+                Action::Take(fields.terms(&key)?)
             }
             _ => return Err(wrong("action: must be take, renew or release")),
         };
-        let is_text = std::str::from_utf8(&key).is_ok();
-        match &action {
-            Action::Take(terms) if !terms.any_of.is_empty() && !is_text => {
-                Err(wrong("any_of: needs a key in the path that is UTF-8, too"))
-            }
-            _ => Ok(Self { key, owner: fields.owner()?, action }),
-        }
+        Ok(Self { key, owner: fields.owner()?, action })
     }
 }
 
 impl Terms {
-    /// All keys of a request for one of several; `None`: of the one key.
-    pub(super) fn keys<'k>(&'k self, key: &'k [u8]) -> Option<Vec<&'k [u8]>> {
-        let mut known = HashSet::new();
-        let keys = [key].into_iter().chain(self.any_of.iter().map(Vec::as_slice));
-        (!self.any_of.is_empty()).then(|| keys.filter(|key| known.insert(*key)).collect())
-    }
-
     /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for one of several keys.
     pub(super) fn words(&self, key: &[u8], owner: &[u8]) -> Vec<Vec<u8>> {
-        let keys = self.keys(key);
-        let mut words = match &keys {
-            None => vec![b"LOCK.ACQUIRE".to_vec(), key.to_vec()],
-            Some(keys) => {
-                let count = number(keys.len() as u64);
-                [b"LOCK.MACQUIRE".to_vec(), count]
-                    .into_iter()
-                    .chain(keys.iter().map(|key| key.to_vec()))
-                    .collect()
-            }
+        let mut words = match &self.keys[..] {
+            [] => vec![b"LOCK.ACQUIRE".to_vec(), key.to_vec()],
+            keys => vec![b"LOCK.MACQUIRE".to_vec(), number(keys.len() as u64)],
         };
+        words.extend(self.keys.iter().cloned());
         words.extend([owner.to_vec(), b"WAIT".to_vec(), number(self.wait_ms)]);
         if let Some(lease_ms) = self.lease_ms {
             words.extend([b"LEASE".to_vec(), number(lease_ms)]);
         }
-        let Some(keys) = keys else {
+        if self.keys.is_empty() {
             words.extend(self.options.words());
             return words;
-        };
+        }
         words.extend([b"ANY".to_vec(), number(1)]);
         // Each of the keys is of this kind.
         let kind = self.options.kind;
-        for at in (1..=keys.len() as u64).filter(|_| kind != Kind::Exclusive) {
+        for at in (1..=self.keys.len() as u64).filter(|_| kind != Kind::Exclusive) {
             words.extend([b"MODE".to_vec(), number(at)].into_iter().chain(kind.words()));
         }
         words.extend(Options { kind: Kind::Exclusive, ..self.options.clone() }.words());
@@ -210,13 +191,21 @@ impl Fields {
         self.get("any_of", read, &must).map(Option::unwrap_or_default)
     }
 
-    fn terms(&self) -> Result<Terms, ApiError> {
-        let (any_of, options) = (self.any_of().map_err(wrong)?, self.options().map_err(wrong)?);
-        if !any_of.is_empty() && !options.meta.is_empty() {
-            return Err(wrong("any_of: excludes why and meta"));
+    fn terms(&self, key: &[u8]) -> Result<Terms, ApiError> {
+        let (mut keys, options) = (self.any_of().map_err(wrong)?, self.options().map_err(wrong)?);
+        if !keys.is_empty() {
+            if !options.meta.is_empty() {
+                return Err(wrong("any_of: excludes why and meta"));
+            }
+            if std::str::from_utf8(key).is_err() {
+                return Err(wrong("any_of: needs a key in the path that is UTF-8, too"));
+            }
+            keys.insert(0, key.to_vec());
+            let mut known = HashSet::new();
+            keys.retain(|key| known.insert(key.clone()));
         }
         let wait_ms = self.within("wait_ms", 0..=HTTP_WAIT_MS_MAX).map_err(wrong)?.unwrap_or(0);
-        Ok(Terms { lease_ms: self.lease_ms()?, wait_ms, any_of, options })
+        Ok(Terms { lease_ms: self.lease_ms()?, wait_ms, keys, options })
     }
 
     fn options(&self) -> Result<Options, String> {

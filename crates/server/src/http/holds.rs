@@ -57,13 +57,13 @@ struct Change<'r> {
 impl<'r> Change<'r> {
     async fn take(&mut self, terms: &'r Terms) -> Result<(StatusCode, Value), ApiError> {
         let (key, owner) = (self.key, &self.asked.owner);
-        let (keys, words) = (terms.keys(key), terms.words(key, owner));
+        let words = terms.words(key, owner);
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let sent_ms = unix_ms(self.context);
         let mut reply = self.client.call_and_wait(&words, Duration::from_millis(terms.wait_ms)).await?;
         if !reply.is_null() {
-            if let Some(keys) = keys {
-                self.key = got(&mut reply, &keys).ok_or_else(ApiError::unexpected)?;
+            if !terms.keys.is_empty() {
+                self.key = got(&mut reply, &terms.keys).ok_or_else(ApiError::unexpected)?;
             }
             return self.granted(&reply, sent_ms);
         }
@@ -72,9 +72,9 @@ impl<'r> Change<'r> {
         if let Some(holders) = held.get_mut("holders").and_then(Value::as_array_mut) {
             holders.truncate(HOLDERS_MAX);
         }
-        let error = match keys {
-            Some(keys) => format!("not taken: none of {} locks is free", keys.len()),
-            None => format!("not taken: {} is held", readable(key)),
+        let error = match terms.keys.len() {
+            0 => format!("not taken: {} is held", readable(key)),
+            count => format!("not taken: none of {count} locks is free"),
         };
         Ok((StatusCode::CONFLICT, self.answer(false, [("error", error.into()), ("held", held)])))
     }
@@ -160,9 +160,9 @@ impl<'r> Change<'r> {
 }
 
 /// The key that was got of several, whose token becomes that of the reply.
-fn got<'k>(reply: &mut Value, keys: &[&'k [u8]]) -> Option<&'k [u8]> {
+fn got<'k>(reply: &mut Value, keys: &'k [Vec<u8>]) -> Option<&'k [u8]> {
     let (name, token) = reply.get("locks")?.as_object()?.iter().next()?;
-    let key = keys.iter().find(|key| **key == name.as_bytes()).copied();
+    let key = keys.iter().find(|key| *key == name.as_bytes()).map(Vec::as_slice);
     reply["token"] = token.clone();
     key
 }

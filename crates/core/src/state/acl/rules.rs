@@ -34,7 +34,7 @@ pub enum RuleError {
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
     )]
     NoDigest,
-    /// `lock-priority-max=` with more than one digit.
+    /// `lock-priority-max=` with anything but one digit.
     #[error("The priority must be a whole number from 0 to 9")]
     Priority,
     /// More than a user may have.
