@@ -17,7 +17,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::support::binary::{Directory, Running, ask, ended, redlatch};
+use crate::support::binary::{Directory, Running, ask, ended, redlatch, signal};
 #[cfg(feature = "tls")]
 use crate::support::certificates::Authority;
 #[cfg(feature = "tls")]
@@ -90,11 +90,15 @@ impl Shadow {
         ask(TcpStream::connect(self.address(" at redis://")).unwrap(), request)
     }
 
+    /// The output of `redlatch WORDS` for it.
+    fn says(&self, words: &str) -> String {
+        let url = format!("redis://{}", self.address(" at redis://"));
+        ended(redlatch().args(words.split(' ')).args(["--url", &url])).1
+    }
+
     /// The output of `redlatch WORDS --json` for it.
     fn json(&self, words: &str) -> Value {
-        let url = format!("redis://{}", self.address(" at redis://"));
-        let (_, said, _) = ended(redlatch().args(words.split(' ')).args(["--json", "--url", &url]));
-        serde_json::from_str(&said).unwrap_or_default()
+        serde_json::from_str(&self.says(&format!("{words} --json"))).unwrap_or_default()
     }
 
     /// A line of INFO.
@@ -284,6 +288,9 @@ mod shown {
         server.ask("ACL SETUSER reader -pttl");
         shadow.read_all();
         assert!(shadow.ask("LOCK.WHO lock:a").contains("$8\r\ninferred\r\n"));
+        assert!(shadow.ask("LOCK.EXPLAIN lock:a").contains("inferred, because it could not be read again"));
+        assert!(shadow.json("who lock:a")["holders"][0]["known"] == "inferred");
+        assert!(shadow.says("ls").contains("me (inferred)"));
         assert_eq!(shadow.ask("LOCK.HISTORY"), "*0\r\n");
         server.ask("ACL SETUSER reader +pttl");
         shadow.read_all();
@@ -311,6 +318,7 @@ mod shown {
         let mut text = String::new();
         page.read_to_string(&mut text).unwrap();
         assert!(text.contains(r#"redlatch_locks_held{source="beside",kind="exclusive"} 1"#), "{text}");
+        assert!(text.contains(r#"redlatch_beside_in_gap{source="beside"} 0"#), "{text}");
     }
 
     #[test]
@@ -498,6 +506,28 @@ mod refused {
             let (code, _, told) = status(&[&guarded.url()]);
             assert!(code == Some(77) && told.contains("NOAUTH"), "{told}");
         }
+    }
+
+    #[test]
+    fn the_rights_that_the_page_names_are_enough() {
+        let page = include_str!("../../docs/beside.md");
+        let rights =
+            page.split("ACL SETUSER reader on >password").nth(1).unwrap().split("```").next().unwrap();
+        let rights = rights.replace('\n', " ") + " +client|tracking +ping +client|setinfo +client|no-touch";
+        let directory = Directory::new();
+        let password = directory.write("password", "secret\n");
+        let server = observed(&[]);
+        LOCKS.iter().for_each(|words| drop(server.ask(words)));
+        assert_eq!(server.ask(&format!("ACL SETUSER reader on >secret {rights}")), "+OK\r\n");
+        let login = ["--user", "reader", "--password-file", &password];
+        let shadow = Shadow::tracking(&server.url(), &login);
+        shadow.wait_for_lock("me");
+        signal(&shadow.0.process, "TERM");
+        let (_, log) = shadow.0.end_with_log();
+        assert!(!log.contains("refuses a part"), "{log}");
+        let words = ["doctor", &server.url(), "--for", "1s", "--json"];
+        let (_, said, told) = ended(redlatch().args(words).args(login));
+        assert!(said.contains("\"forbidden\": []"), "{said}{told}");
     }
 
     #[test]

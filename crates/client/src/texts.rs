@@ -52,7 +52,8 @@ pub fn breaking(held: &Held) -> Option<String> {
 
 /// Who holds a lock, or a key that is none.
 pub fn owner(held: &Held, holder: &Holder) -> String {
-    held.unknown_owner().unwrap_or_else(|| readable(&holder.owner))
+    let inferred = if holder.is_inferred { " (inferred)" } else { "" };
+    held.unknown_owner().unwrap_or_else(|| readable(&holder.owner)) + inferred
 }
 
 /// Where a client connects from, with what it says of itself.

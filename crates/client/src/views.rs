@@ -55,6 +55,8 @@ pub struct Holder {
     pub session: bool,
     /// What it tells about itself: any bytes.
     pub meta: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Whether this is inferred from an earlier reading, as `redlatch beside` says while it cannot read the lock.
+    pub is_inferred: bool,
 }
 
 /// A connection to the server.
@@ -171,6 +173,7 @@ impl Holder {
             renewals: number(reply, "renewals").unwrap_or(0),
             session: number(reply, "session") == Some(1),
             meta: meta(reply),
+            is_inferred: text(reply, "known") == "inferred",
         }
     }
 }

@@ -24,7 +24,9 @@ fn report_of(url: &str, more: &[&str], has_enough: impl Fn(&Value) -> bool) -> (
 
 /// The report with a lock that has no lease.
 fn report(url: &str, more: &[&str]) -> (Option<i32>, Value) {
-    report_of(url, more, |report| rules(report).contains(&"no-lease"))
+    report_of(url, more, |report| {
+        rules(report).contains(&"no-lease") && !rules(report).contains(&"too-short")
+    })
 }
 
 fn rules(report: &Value) -> Vec<&str> {
@@ -83,6 +85,48 @@ fn ill() -> String {
             _ => return None,
         })
     })
+}
+
+#[test]
+fn an_observation_of_less_than_two_rounds_is_not_called_healthy() {
+    let server = observed(&[]);
+    (0..50).for_each(|number| drop(server.ask(&format!("SET lock:{number} me NX PX 3600000"))));
+    // A request a second: not even one round.
+    let words = ["doctor", &server.url(), "--for", "1s", "--rate", "1/s"];
+    let (code, said, _) = ended(redlatch().args(words));
+    assert!(code == Some(1) && said.contains("too-short") && !said.contains("Nothing was found"), "{said}");
+}
+
+#[test]
+fn a_lease_that_ends_while_another_client_waits_for_the_lock_is_found() {
+    static READ: AtomicU64 = AtomicU64::new(0);
+    let url = scripted(|words| {
+        Some(match words[0] {
+            "SCAN" => keys(words, "string", &["lock:a"]),
+            // Another owner each time, whose lease ends at once.
+            "GETRANGE" => bulk(&format!("owner-{}", READ.fetch_add(1, Relaxed))),
+            "PTTL" => ":0\r\n".to_owned(),
+            _ => return None,
+        })
+    });
+    let (code, found) = report_of(&url, &["--match", "lock:*"], |found| rules(found) == ["lease-ended"]);
+    assert_eq!((code, &found["findings"][0]["key"]), (Some(0), &"lock:a".into()));
+}
+
+#[test]
+fn a_server_that_could_not_be_read_for_a_while_is_said_to_be_so() {
+    static READ: AtomicU64 = AtomicU64::new(0);
+    let url = scripted(|words| {
+        Some(match words[0] {
+            "SCAN" => keys(words, "string", &["lock:a"]),
+            "GETRANGE" if READ.fetch_add(1, Relaxed) == 1 => "no reply\r\n".to_owned(),
+            "GETRANGE" => bulk("me"),
+            "PTTL" => ":3600000\r\n".to_owned(),
+            _ => return None,
+        })
+    });
+    let has_both = |found: &Value| found["gaps"] == 1 && found["rounds"].as_u64() > Some(1);
+    report_of(&url, &["--match", "lock:*"], has_both);
 }
 
 #[test]

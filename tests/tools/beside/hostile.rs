@@ -2,6 +2,9 @@
 //!
 //! Belongs here  wrong answers, missing commands, silence, a dead connection, and keys and owners of any bytes.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
 
 /// A server that answers each request as `reply` says; `None`: it lacks the command.
@@ -154,6 +157,26 @@ fn a_key_that_changes_with_each_reading_does_not_stop_the_round() {
     let shadow = Shadow::tracking(&url, &[]);
     wait_until("it is read again and again", || shadow.number("beside_changes") > 10);
     assert_eq!(shadow.json("who lock:a")["holders"][0]["owner"], "me");
+}
+
+#[test]
+fn a_server_that_becomes_a_replica_is_a_gap_after_which_all_is_read() {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let url = scripted(|words| {
+        Some(match (words[0], *words.get(1).unwrap_or(&"")) {
+            ("INFO", "replication") if ASKED.fetch_add(1, Relaxed) < 3 => bulk("role:master\r\n"),
+            ("INFO", "replication") => bulk("role:slave\r\n"),
+            ("SCAN", _) => keys(words, "string", &["lock:a"]),
+            ("GETRANGE", _) => bulk("me"),
+            ("PTTL", _) => ":3600000\r\n".to_owned(),
+            _ => return None,
+        })
+    });
+    let shadow = Shadow::start(&url, &[]);
+    wait_until("one gap", || shadow.number("beside_gaps") == 1 && shadow.number("beside_in_gap") == 0);
+    shadow.read_all();
+    assert_eq!(shadow.number("beside_gaps"), 1);
+    assert!(shadow.json("who lock:a")["holders"][0]["owner"] == "me");
 }
 
 #[test]

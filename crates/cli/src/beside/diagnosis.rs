@@ -66,12 +66,15 @@ struct Seen {
 pub(super) type Facts = BTreeMap<String, String>;
 
 impl Viewer for Diagnosis {
-    fn held(&mut self, key: &[u8], _: Option<&Reading>, now: &Reading) {
+    fn held(&mut self, key: &[u8], before: Option<&Reading>, now: &Reading) {
         if self.locks.len() >= LOCKS_MAX && !self.locks.contains_key(key) {
             self.is_full = true;
             return;
         }
         let seen = self.locks.entry(key.to_vec()).or_default();
+        let has_expired =
+            before.is_some_and(|before| before.has_expired() && owner(&before.value) != owner(&now.value));
+        seen.expired += u32::from(has_expired);
         seen.owner = owner(&now.value);
         seen.is_certain = self.has_pattern || !matches!(now.value, LockValue::String(_));
         seen.endless = if now.ends.is_none() { seen.endless + 1 } else { 0 };
@@ -126,6 +129,17 @@ impl Diagnosis {
         });
         self.locks.iter().flat_map(each).chain(full).collect()
     }
+}
+
+/// The finding about an observation that was too short for the others.
+pub(super) fn of_rounds(rounds: u64) -> Option<Finding> {
+    (rounds < 2).then(|| Finding {
+        severity: if rounds == 0 { Severity::Error } else { Severity::Warning },
+        rule: "too-short",
+        lock: None,
+        text: format!("all keys were read {rounds} times, and twice are needed to see everything"),
+        advice: "use a longer --for, a higher --rate or --match PATTERN",
+    })
 }
 
 /// The findings about the server and its settings.

@@ -11,7 +11,7 @@ use redlatch_proto::log_name::readable;
 use tokio::time::{Instant, timeout};
 
 use super::changes::Changes;
-use super::diagnosis::{Clock, Diagnosis, Facts, of_commands, of_server};
+use super::diagnosis::{Clock, Diagnosis, Facts, of_commands, of_rounds, of_server};
 use super::login::Login;
 use super::observed::Observed;
 use super::report::Report;
@@ -52,10 +52,18 @@ async fn diagnose(options: DoctorOptions) -> Result<u8, Failure> {
     if let Ok(error) = timeout(time, observe(&mut sweep, start, &mut clock)).await {
         return Err(error.into());
     }
-    let after = facts(&mut sweep.observed).await?;
+    // The time may have ended while the server could not be read.
+    let after = match facts(&mut sweep.observed).await {
+        Err(_) => {
+            sweep.observed.reconnect().await?;
+            facts(&mut sweep.observed).await?
+        }
+        told => told?,
+    };
     let mut findings = of_server(&after);
     findings.extend(of_commands(&before, &after));
     findings.extend(clock.findings());
+    findings.extend(of_rounds(beside.rounds.load(Relaxed)));
     findings.extend(sweep.viewer.of_locks());
     findings.sort_by_key(|finding| finding.severity);
     let report = Report {
@@ -63,6 +71,7 @@ async fn diagnose(options: DoctorOptions) -> Result<u8, Failure> {
         observed: start.elapsed(),
         requests: beside.requests.load(Relaxed),
         rounds: beside.rounds.load(Relaxed),
+        gaps: beside.gaps.load(Relaxed),
         keys: beside.keys.load(Relaxed),
         locks: sweep.locks(),
         findings,

@@ -32,6 +32,8 @@ pub(super) struct Observed {
     pub(super) beside: Arc<Beside>,
     /// What the login may not do, and what the server lacks, in words.
     pub(super) forbidden: BTreeSet<String>,
+    /// `master` or `slave`, as it said last.
+    role: Option<String>,
 }
 
 /// A lock, as it was read.
@@ -89,7 +91,7 @@ impl Observed {
     ) -> Result<Self, Error> {
         let connection = open(&login).await?;
         let (step, sent, forbidden) = (Duration::from_secs(1) / rate, Instant::now(), BTreeSet::new());
-        let mut observed = Self { login, connection, step, sent, changes, beside, forbidden };
+        let mut observed = Self { login, connection, step, sent, changes, beside, forbidden, role: None };
         observed.track().await?;
         Ok(observed)
     }
@@ -310,6 +312,22 @@ impl Observed {
         let pairs = text.lines().filter_map(|line| line.split_once(':'));
         let shown = |text: &str| readable(text.trim().as_bytes());
         Ok(pairs.map(|(name, value)| (shown(name), shown(value))).collect())
+    }
+
+    /// Whether the server has become a replica, or a master, since it was asked last. False if the login forbids the
+    /// question.
+    ///
+    /// # Errors
+    /// As [`Observed::scan`].
+    pub(super) async fn has_changed_role(&mut self) -> Result<bool, Error> {
+        let role = self
+            .info("replication")
+            .await?
+            .into_iter()
+            .find_map(|(name, role)| (name == "role").then_some(role));
+        let before = self.role.clone();
+        self.role = role.or(self.role.take());
+        Ok(before.is_some_and(|before| self.role != Some(before)))
     }
 
     /// Whether the server is a node of a cluster, as it said at the login.

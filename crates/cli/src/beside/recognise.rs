@@ -29,16 +29,22 @@ impl Kind {
 }
 
 /// Whether a name says that it is of a lock: a word in it ends with `lock`, `mutex` or `leader`, in any case, or with its
-/// plural. `block` and `clock` are no locks.
+/// plural. `block`, `clock` and `unlock` are no locks.
 pub(super) fn names_lock(key: &[u8]) -> bool {
     let name = key.to_ascii_lowercase();
     ["lock", "mutex", "leader"].iter().any(|word| {
         let mut places = name.windows(word.len()).enumerate().filter(|(_, part)| part == &word.as_bytes());
         places.any(|(at, _)| {
-            let is_other = *word == "lock" && at > 0 && b"bc".contains(&name[at - 1]);
+            let is_other = *word == "lock" && is_other_word(&name[..at]);
             !is_other && ends_word(&key[at + word.len() - 1..])
         })
     })
+}
+
+/// Whether `lock` behind this text is the end of `block`, `clock` or `unlock`.
+fn is_other_word(head: &[u8]) -> bool {
+    let is_unlock = |rest: &[u8]| !rest.last().is_some_and(u8::is_ascii_alphabetic);
+    head.ends_with(b"b") || head.ends_with(b"c") || head.strip_suffix(b"un").is_some_and(is_unlock)
 }
 
 /// Whether a name is of a key that Redisson keeps beside a lock: the reply to an unlock, the next token, the queue of a fair
@@ -99,14 +105,14 @@ mod tests {
     #[test]
     fn a_name_is_of_a_lock_if_a_word_ends_so() {
         for name in [
-            "lock:stock", "job-lock:a", "myLock", "myLockOfA", "REDLOCK", "unlock", "block:lock", "mutex",
+            "lock:stock", "job-lock:a", "myLock", "myLockOfA", "REDLOCK", "runLock", "block:lock", "mutex",
             "leader", "leader-election", "locks:a", "lock_7",
         ] {
             assert!(names_lock(name.as_bytes()), "{name}");
         }
         for name in [
-            "", "loc", "block:9", "clock", "session:1", "blocklist", "leaderboard:cache", "locker:1",
-            "LOCKER", "lockout:user", "unlocked:7", "locksmith",
+            "", "loc", "block:9", "clock", "unlock:ann", "session:1", "blocklist", "leaderboard:cache",
+            "locker:1", "LOCKER", "lockout:user", "unlocked:7", "locksmith",
         ] {
             assert!(!names_lock(name.as_bytes()), "{name}");
         }

@@ -17,6 +17,8 @@ pub(super) struct Report {
     pub(super) observed: Duration,
     pub(super) requests: u64,
     pub(super) rounds: u64,
+    /// How often the server could not be read for a while.
+    pub(super) gaps: u64,
     /// Keys of the last round.
     pub(super) keys: u64,
     /// Locks that are held.
@@ -41,10 +43,11 @@ impl Report {
         let Self { url, requests, keys, locks, .. } = self;
         let observed = duration::written(self.observed);
         let mut text = format!("{url}: {locks} locks among {keys} keys; {requests} requests in {observed}\n");
-        if self.rounds == 0 {
-            text.push_str(
-                "The time was too short to read all keys: use a longer --for or --match PATTERN.\n",
-            );
+        if self.gaps > 0 {
+            text.push_str(&format!(
+                "The server could not be read {} times: calls may be missing.\n",
+                self.gaps
+            ));
         }
         if !self.forbidden.is_empty() {
             let words: Vec<&str> = self.forbidden.iter().map(String::as_str).collect();
@@ -86,6 +89,7 @@ impl Report {
             "observed_ms": u64::try_from(self.observed.as_millis()).unwrap_or(u64::MAX),
             "requests": self.requests,
             "rounds": self.rounds,
+            "gaps": self.gaps,
             "keys": self.keys,
             "locks": self.locks,
             "forbidden": self.forbidden,

@@ -121,6 +121,9 @@ impl<V: Viewer> Sweep<V> {
 
     async fn try_round(&mut self) -> Result<(), Error> {
         self.rest().await?;
+        if self.observed.has_changed_role().await? && self.begin_gap() {
+            tracing::warn!("The observed server has become a replica, or a master");
+        }
         let (started, mut seen) = (Instant::now(), 0);
         self.round += 1;
         self.left_out = 0;
@@ -221,7 +224,8 @@ impl<V: Viewer> Sweep<V> {
         if let Some(due) = before.as_ref().and_then(|before| before.reading.due()) {
             self.due.remove(&(due, key.to_vec()));
         }
-        let is_unread = before.is_some() && matches!(found, Err(NoReading::Unknown));
+        let is_unread =
+            matches!((&found, &before), (Err(NoReading::Unknown), Some(before)) if before.kind == kind);
         self.observed.beside.set_unread(key, is_unread || self.observed.changes.has(key));
         let is_other = matches!(found, Err(NoReading::Other));
         match (found, before) {

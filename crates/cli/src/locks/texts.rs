@@ -182,6 +182,9 @@ fn holder(holder: &Holder) -> Value {
         "meta": holder.meta.iter().map(|(field, value)| (text_or_escapes(field), text_or_escapes(value))).collect::<Value>(),
     });
     insert(&mut value, "owner", &holder.owner);
+    if holder.is_inferred {
+        value["known"] = "inferred".into();
+    }
     if holder.meta.iter().any(|(field, value)| !is_utf_8(field) || !is_utf_8(value)) {
         let pairs =
             holder.meta.iter().map(|(field, value)| json!([STANDARD.encode(field), STANDARD.encode(value)]));

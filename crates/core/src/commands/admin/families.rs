@@ -4,6 +4,8 @@
 //! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, priorities, names of commands, and the
 //!         prefixes that the operator has listed. Keys, owners and names of clients are no labels.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
 use crate::commands::admin::metrics_table::SECTIONS;
@@ -129,6 +131,9 @@ const FAMILIES: &[FamilyRow] = &[
     gauge("not_ready", "1 while locks are not granted for this reason; /readyz says it.", |seen| {
         let reasons = seen.shared.reasons_not_ready(seen.now);
         reasons.map(|(reason, is_so)| labeled("reason", reason, Value::Integer(u64::from(is_so)))).collect()
+    }),
+    gauge("beside_in_gap", "1 while `redlatch beside` cannot read all locks of the other server.", |seen| {
+        seen.shared.beside.iter().flat_map(|beside| one(u64::from(beside.is_in_gap.load(Relaxed)))).collect()
     }),
     gauge("leads", "1 if this server leads, as one by itself does; 0: it is a standby of a cluster.", |_| {
         one(1)

@@ -15,6 +15,7 @@ use crate::commands::{Call, Outcome, Shared};
 use crate::keyspace::{HeldLock, LockHolder, Shown, Waiter};
 use crate::locks::EndReason;
 use crate::locks::{Excerpt, PastLock};
+use crate::state::beside::INFERRED;
 use crate::state::clients::ClientId;
 use crate::types::lock::LockKind;
 
@@ -58,7 +59,13 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     sentences.extend(teller.in_line(&line, held.as_ref()));
     sentences.extend(teller.ends(held.as_ref(), &past));
     sentences.extend(call.shared.beside.as_ref().map(|beside| {
-        format!("read from {}: times begin when a reading has seen them, ends are inferred", beside.address)
+        let ends = held.iter().flat_map(|held| &held.holders).filter_map(|holder| holder.deadline).min();
+        let how = match beside.known(name, ends, call.now.lock) {
+            INFERRED => "inferred, because it could not be read again",
+            _ => "read",
+        };
+        let address = &beside.address;
+        format!("{how} from {address}: times begin when a reading has seen them, ends are inferred")
     }));
 
     call.reply.array(sentences.len());

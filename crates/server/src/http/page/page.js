@@ -72,7 +72,8 @@ function clientText(client) {
   return [client.name, library, client.addr].filter(Boolean).join(", ") || `client ${client.id}`;
 }
 
-const ownerText = (holder) => (holder.owner === null ? "names no owner" : holder.owner);
+const ownerText = (holder) =>
+  (holder.owner === null ? "names no owner" : holder.owner) + (holder.known === "inferred" ? " (inferred)" : "");
 
 /** The kind of a lock; of a key that is no lock, what it is. */
 const kindText = (lock) => (lock.type ? `not a lock, but a ${lock.type}` : lock.kind);
