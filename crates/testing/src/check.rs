@@ -368,8 +368,8 @@ impl<'e> Checker<'e> {
             let (until, own) = (last.id, [key]);
             let keys = self.waits.get(&request.id).map_or(&own[..], |keys| &keys[..]);
             let is_taken = self.events.iter().any(|other| {
-                let is_grant =
-                    other.kind == EventKind::Granted && other.key.as_ref().is_some_and(|key| keys.contains(&key));
+                let is_grant = other.kind == EventKind::Granted
+                    && other.key.as_ref().is_some_and(|key| keys.contains(&key));
                 is_grant && other.node == event.node && (event.id..=until).contains(&other.id)
             });
             let waited = last.at.saturating_sub(event.at);
