@@ -388,8 +388,8 @@ impl<'e> Checker<'e> {
         holds.into_iter().flatten().all(|held| held.end.is_some())
     }
 
-    /// The locks of the requests for several that rightly wait at the time of an event: one of their locks is held, or another
-    /// such request waits for it. Who is before whom in a queue is not known here, so nobody ought to get these.
+    /// The locks of the requests for several that rightly wait at the time of an event: one of their locks is held, or
+    /// another such request waits for it. Who is before whom in a queue is not known here, so nobody ought to get these.
     fn withheld(&self, event: &'e Event) -> BTreeSet<&'e Bytes> {
         let waits = self.waits.range(..event.id).filter(|(id, keys)| {
             let request = self.requests.get(id).filter(|_| keys.len() > 1);

@@ -268,7 +268,7 @@ impl Changes {
         self.some_effects().map_or(0, |effects| effects.observed.len())
     }
 
-    /// One request has taken all locks whose events were noted after the first `seen`. `has_choice`: it has named others, too.
+    /// One request has taken all locks whose events were noted after the first `seen`. `has_choice`: it has named others.
     pub(super) fn taken_at_once(&mut self, seen: usize, has_choice: bool) {
         let Some(effects) = self.some_effects_mut() else { return };
         let mut with = has_choice.then_some(0);
