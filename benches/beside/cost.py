@@ -47,8 +47,8 @@ def observed(program):
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/socket"
         options = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]
-        with ended(subprocess.Popen([program, *options], cwd=folder, stdout=subprocess.DEVNULL)) as server:
-            while not pathlib.Path(path).exists():
+        with ended(subprocess.Popen([program, *options], cwd=folder, stdout=subprocess.DEVNULL)) as server, socket.socket(socket.AF_UNIX) as probe:
+            while probe.connect_ex(path):
                 assert server.poll() is None, "the server ends"
                 time.sleep(0.01)
             yield server, path

@@ -231,6 +231,49 @@ fn any_of_several_locks_is_granted_once_however_they_become_free() {
 }
 
 #[test]
+fn a_request_with_a_priority_and_the_one_that_it_may_pass_are_not_both_granted() {
+    under_every_schedule(|| {
+        let engine = engine();
+        let holder = client(&engine, &["LOCK.ACQUIRE one holder"]);
+        let mut first = client(&engine, &["LOCK.ACQUIRE one first WAIT 60000"]);
+        let release = sends(&engine, holder, "LOCK.RELEASE one holder");
+        let request = sends(&engine, connect(&engine), "LOCK.ACQUIRE one urgent PRIORITY 9 WAIT 60000");
+        let (mut holder, released) = release.join().expect("a release");
+        let (mut urgent, reply) = request.join().expect("a request");
+        assert_eq!(released, ":1\r\n");
+        let replies = [heard(&engine, &mut first), reply + &heard(&engine, &mut urgent)];
+        let (owner, other) = match is_grant(&replies[0]) {
+            true => ("first", &mut urgent),
+            false => ("urgent", &mut first),
+        };
+        assert!(is_grant(&replies[0]) != is_grant(&replies[1]), "one of them has it: {replies:?}");
+        assert_eq!(say(&engine, &mut holder, &format!("LOCK.RELEASE one {owner}")), ":1\r\n");
+        assert!(is_grant(&heard(&engine, other)), "the other is next");
+        assert_nothing_is_left(&engine, [holder, first, urgent]);
+    });
+}
+
+#[test]
+fn a_lock_that_is_transferred_goes_to_its_successor_however_it_asks() {
+    under_every_schedule(|| {
+        let engine = engine();
+        let holder = client(&engine, &["LOCK.ACQUIRE one holder"]);
+        let mut first = client(&engine, &["LOCK.ACQUIRE one first WAIT 60000"]);
+        let transfer = sends(&engine, holder, "LOCK.TRANSFER one holder TO next LEASE 60000");
+        let request = sends(&engine, connect(&engine), "LOCK.ACQUIRE one next WAIT 60000");
+        let (holder, transferred) = transfer.join().expect("a transfer");
+        let (mut next, reply) = request.join().expect("a request");
+        assert!(transferred.contains("token\r\n:2\r\n"), "{transferred}");
+        let granted = reply + &heard(&engine, &mut next);
+        assert!(granted.starts_with("*6\r\n$5\r\ntoken\r\n:2\r\n"), "one token, once: {granted}");
+        assert_eq!(heard(&engine, &mut first), "", "it has been passed");
+        assert_eq!(say(&engine, &mut next, "LOCK.RELEASE one next"), ":1\r\n");
+        assert!(is_grant(&heard(&engine, &mut first)));
+        assert_nothing_is_left(&engine, [holder, first, next]);
+    });
+}
+
+#[test]
 fn the_end_of_a_session_and_a_release_hand_over_once() {
     under_every_schedule(|| {
         let engine = engine();

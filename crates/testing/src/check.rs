@@ -68,8 +68,8 @@ enum End {
 struct Checker<'e> {
     events: &'e [Event],
     requests: BTreeMap<u64, &'e Event>,
-    /// The requests that wait for locks, each with the lock.
-    waits: BTreeSet<(u64, &'e Bytes)>,
+    /// The requests that wait for locks, each with its locks.
+    waits: BTreeMap<u64, Vec<&'e Bytes>>,
     /// The reply to each request.
     replies: BTreeMap<u64, &'e Event>,
     /// The end of the connection of each request that got no reply before it.
@@ -91,7 +91,10 @@ impl<'e> Checker<'e> {
     fn new(events: &'e [Event]) -> Self {
         let of = |kind| events.iter().filter(move |event| event.kind == kind);
         let requests = of(EventKind::Request).map(|event| (event.id, event)).collect();
-        let waits = of(EventKind::Waits).filter_map(|event| event.request.zip(event.key.as_ref())).collect();
+        let mut waits: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (request, key) in of(EventKind::Waits).filter_map(|event| event.request.zip(event.key.as_ref())) {
+            waits.entry(request).or_default().push(key);
+        }
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
         let gone = gone_without_reply(events, &replies);
         let moved: BTreeSet<_> =
@@ -352,19 +355,21 @@ impl<'e> Checker<'e> {
         }
     }
 
-    /// A lock may have become free: those who wait for it ought to get it.
+    /// A lock may have become free: those who wait for it ought to get it. Of a request for several locks that is said only
+    /// once all are free, also with ANY: the history does not say how many it needs.
     fn freed(&mut self, event: &'e Event, key: &'e Bytes) {
-        let holds = self.held.get(&self.place(event, key));
-        if holds.into_iter().flatten().any(|held| held.end.is_none()) {
+        if !self.is_free(event, key) || self.withheld(event).contains(key) {
             return;
         }
         let waiting: Vec<&'e Event> = self.waiting(event, key);
         for request in waiting {
             let end = self.end_of(request);
             let Some(last) = end.or(self.events.last()) else { continue };
-            let until = last.id;
+            let (until, own) = (last.id, [key]);
+            let keys = self.waits.get(&request.id).map_or(&own[..], |keys| &keys[..]);
             let is_taken = self.events.iter().any(|other| {
-                let is_grant = other.kind == EventKind::Granted && other.key.as_ref() == Some(key);
+                let is_grant = other.kind == EventKind::Granted
+                    && other.key.as_ref().is_some_and(|key| keys.contains(&key));
                 is_grant && other.node == event.node && (event.id..=until).contains(&other.id)
             });
             let waited = last.at.saturating_sub(event.at);
@@ -377,14 +382,44 @@ impl<'e> Checker<'e> {
         }
     }
 
+    /// Whether nobody holds a lock.
+    fn is_free(&self, event: &Event, key: &'e Bytes) -> bool {
+        let holds = self.held.get(&self.place(event, key));
+        holds.into_iter().flatten().all(|held| held.end.is_some())
+    }
+
+    /// The locks of the requests for several that rightly wait at the time of an event: one of their locks is held, or
+    /// another such request waits for it. Who is before whom in a queue is not known here, so nobody ought to get these.
+    fn withheld(&self, event: &'e Event) -> BTreeSet<&'e Bytes> {
+        let waits = self.waits.range(..event.id).filter(|(id, keys)| {
+            let request = self.requests.get(id).filter(|_| keys.len() > 1);
+            request.is_some_and(|request| request.node == event.node && self.is_open(request, event))
+        });
+        let (mut found, mut waits) = (BTreeSet::new(), waits.map(|(_, keys)| keys).collect::<Vec<_>>());
+        loop {
+            let is_served = |key: &&'e Bytes| self.is_free(event, key) && !found.contains(key);
+            let (served, kept): (Vec<_>, Vec<_>) =
+                waits.into_iter().partition(|keys| keys.iter().all(is_served));
+            if kept.is_empty() {
+                return found;
+            }
+            found.extend(kept.into_iter().flatten().copied());
+            waits = served;
+        }
+    }
+
+    /// Whether a request has no reply at the time of an event.
+    fn is_open(&self, request: &Event, event: &Event) -> bool {
+        self.end_of(request).is_none_or(|end| end.id > event.id)
+    }
+
     /// The requests that are blocked at the time of an event, by clients that wait for this lock.
     fn waiting(&self, event: &'e Event, key: &Bytes) -> Vec<&'e Event> {
         let earlier = self.requests.range(..event.id).rev();
         let blocked = earlier.filter(|(id, request)| {
-            let is_open = self.end_of(request).is_none_or(|end| end.id > event.id);
-            let waits_itself = self.waits.contains(&(**id, key));
+            let waits_itself = self.waits.get(id).is_some_and(|keys| keys.contains(&key));
             let is_pop = request.command.as_deref().is_some_and(|command| BLOCKING.contains(&command));
-            is_open
+            self.is_open(request, event)
                 && request.node == event.node
                 && (waits_itself || (is_pop && self.was_refused(request, key)))
         });

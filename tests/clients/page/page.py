@@ -37,12 +37,12 @@ def is_live(page):
     page.until("document.getElementById('state').dataset.state === 'live'", "events arrive")
 
 
-def wait_for(key, owner, granted):
+def wait_for(key, owner, granted, *options):
     """A thread that waits for a lock."""
 
     def run():
         connection = redis.Redis(host=HOST, port=PORT, client_name=owner, socket_timeout=600)
-        connection.execute_command("LOCK.ACQUIRE", key, owner, "LEASE", 600_000, "WAIT", 600_000)
+        connection.execute_command("LOCK.ACQUIRE", key, owner, "LEASE", 600_000, "WAIT", 600_000, *options)
         granted.append(owner)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -114,7 +114,7 @@ def works_by_keyboard(page):
     granted = []
     threads = []
     for owner in ["billing-2-b", "mailer-4"]:
-        threads.append(wait_for("lock:stock", owner, granted))
+        threads.append(wait_for("lock:stock", owner, granted, "PRIORITY", 3))
         until(lambda: owner in waiters("lock:stock"))
     client.set("lock:invoice", "i-1", nx=True, ex=600)
     shows(page, "lock:invoice", "lock:stock")
@@ -132,6 +132,10 @@ def works_by_keyboard(page):
     check("Enter opens a lock", page.evaluate("document.activeElement.id") == "detail-key" and text_of(page, "detail-key") == "lock:stock")
     order = page.evaluate("[...document.querySelectorAll('#detail-waiters .who')].map((who) => who.textContent)")
     check("waiters are in order", order == ["billing-2-b", "mailer-4"], order)
+    how = page.evaluate("document.querySelector('#detail-waiters .time').textContent")
+    check("a waiter is shown with its priority", how.startswith("priority 3, "), how)
+    how = page.evaluate("howText({ how: 'queued', any: 1, of: 2 }).join()")
+    check("and with the choice that it has", how == "any 1 of 2", how)
     facts = text_of(page, "detail-facts")
     check("the details name token, client and meta", "web-3" in facts and "orders-7" in facts and "Token" in facts, facts)
     return granted, threads

@@ -42,6 +42,14 @@ const OBSTACLES: &[Obstacle] = &[
         ],
         is_awaited: true,
     },
+    Obstacle {
+        name: "a request of a higher priority",
+        makes: &[
+            "h: LOCK.ACQUIRE held a LEASE 600000",
+            "n: LOCK.MACQUIRE 2 held k next LEASE 600000 WAIT 600000 PRIORITY 2",
+        ],
+        is_awaited: true,
+    },
 ];
 
 /// A way of asking for `k` without waiting.
@@ -265,6 +273,7 @@ fn every_wait_has_one_end_in_every_view() {
         &["LOCK.ACQUIRE", "k", "me", "WAIT", "1000"],
         &["LOCK.ACQUIRE", "k", "me", "SHARED", "WAIT", "1000"],
         &["LOCK.ACQUIRE", "k", "me", "WAIT", "1000", "WHY"],
+        &["LOCK.ACQUIRE", "k", "me", "WAIT", "1000", "PRIORITY", "2"],
         &["LOCK.MACQUIRE", "2", "k", "y", "me", "WAIT", "1000"],
         &["LOCK.MACQUIRE", "1", "k", "me", "ANY", "1", "WAIT", "1000"],
         &["LOCK.MACQUIRE", "2", "k", "y", "me", "ANY", "2", "WAIT", "1000"],

@@ -110,7 +110,7 @@ fn answer(world: &World, model: &Model) -> View {
     View { name: "reply".to_owned(), expected, seen, agrees }
 }
 
-/// A holder that has lost its lock releases it: LOCK.HISTORY says how much too late.
+/// A holder that has lost its lock releases it: LOCK.HISTORY says how much too late. One that has handed it over is not late.
 fn late(kind: &Kind, world: &mut World, model: &mut Model) -> Vec<View> {
     let is_lost = |end: &&model::End| {
         end.place == place("k") && end.hold.owner == "a" && end.reason != Reason::Released
@@ -128,7 +128,11 @@ fn late(kind: &Kind, world: &mut World, model: &mut Model) -> Vec<View> {
     world.pass(LATE_MS);
     model.pass(LATE_MS);
     world.run(kind, if end.hold.is_native { "h: LOCK.RELEASE k a" } else { "h: $RELEASE" });
-    let (expected, seen) = ((model.now - end.at).to_string(), views::late(world, &end.place, end.hold.token));
+    let expected = match end.reason {
+        Reason::Transferred => "-".to_owned(),
+        _ => (model.now - end.at).to_string(),
+    };
+    let seen = views::late(world, &end.place, end.hold.token);
     let agrees = expected == seen;
     vec![View { name: "late".to_owned(), expected, seen, agrees }]
 }

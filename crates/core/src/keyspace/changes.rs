@@ -268,10 +268,10 @@ impl Changes {
         self.some_effects().map_or(0, |effects| effects.observed.len())
     }
 
-    /// One request has taken all locks whose events were noted after the first `seen`.
-    pub(super) fn taken_at_once(&mut self, seen: usize) {
+    /// One request has taken all locks whose events were noted after the first `seen`. `has_choice`: it has named others.
+    pub(super) fn taken_at_once(&mut self, seen: usize, has_choice: bool) {
         let Some(effects) = self.some_effects_mut() else { return };
-        let mut with = None;
+        let mut with = has_choice.then_some(0);
         for observed in effects.observed.iter_mut().skip(seen) {
             if let Observed::Change(event) = observed {
                 event.with = *with.get_or_insert(event.with);

@@ -47,7 +47,8 @@ pub struct LockEvent {
     pub kind: LockKind,
     /// The fencing token.
     pub token: u64,
-    /// The token of the first lock that the same request has taken: locks that are taken at once have no order.
+    /// The token of the first lock that the same request has taken: locks that are taken at once have no order. 0: it was
+    /// taken because it was free, of several that the request has named.
     pub with: u64,
     /// The client that holds it, or held it; 0: not known.
     pub client: ClientId,

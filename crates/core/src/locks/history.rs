@@ -224,7 +224,7 @@ impl History {
     }
 
     /// Notes that the holder of an ended lock has asked for it too late. Only the newest lock of the key that fits counts,
-    /// and only its first such request. Returns it.
+    /// and only its first such request. One that it has handed over does not count. Returns it.
     pub(crate) fn note_late(
         &mut self,
         (place, key): (u64, &[u8]),
@@ -240,7 +240,9 @@ impl History {
         let lost = find(&self.lost)?;
         let released = find(&self.released).map(|at| &self.released.records[at]);
         let record = &mut self.lost.records[lost];
-        if released.is_some_and(|released| released.token > record.token) || record.late.is_some() {
+        let is_handed_over = record.reason == EndReason::Transferred;
+        let is_released = released.is_some_and(|released| released.token > record.token);
+        if is_handed_over || is_released || record.late.is_some() {
             return None;
         }
         record.late = Some((request, now));

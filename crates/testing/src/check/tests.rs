@@ -247,6 +247,47 @@ fn a_client_that_waits_for_a_free_lock_is_found() {
 }
 
 #[test]
+fn a_request_for_several_locks_ought_to_be_served_once_all_are_free() {
+    let held = ["0 A holds a 1 a 5000", "0 B holds b 2 b 5000"];
+    let waits = ["1 C LOCK.MACQUIRE 2 a b c WAIT 999", "1 C waits a c", "1 C waits b c"];
+    let frees = |name: &str, key: &str, token: u8| {
+        let owner = name.to_lowercase();
+        [format!("9 {name} LOCK.RELEASE {key} {owner}"), format!("9 {name} ends {key} {token} {owner}")]
+    };
+    let (a, b) = (frees("A", "a", 1), frees("B", "b", 2));
+    let run = |parts: &[&[&str]]| rules(&[&held[..], &parts.concat()].concat());
+    let (a, b) = (a.each_ref().map(|line| &line[..]), b.each_ref().map(|line| &line[..]));
+    let later = ["1000 C < nil"];
+    assert_eq!(run(&[&waits, &a, &later]), NONE, "the other one is held");
+    assert_eq!(run(&[&waits, &a, &b, &later]), ["never-served"]);
+    assert_eq!(run(&[&waits, &a, &b, &["9 C holds a 3 c 99", "9 C holds b 3 c 99"], &later]), NONE);
+    assert_eq!(
+        run(&[&waits, &a, &b, &["9 D holds b 3 d 99"], &later]),
+        NONE,
+        "another request was before it"
+    );
+    let any = ["1 C LOCK.MACQUIRE 2 a b c ANY 1 WAIT 999", waits[1], waits[2]];
+    assert_eq!(run(&[&any, &a, &b, &later]), ["never-served"]);
+    // It keeps a lock that is free from those behind it.
+    let behind = ["2 D LOCK.ACQUIRE a d WAIT 999", "2 D waits a d"];
+    assert_eq!(
+        run(&[&waits, &behind, &a, &["1000 D < nil"], &later]),
+        NONE,
+        "it is behind C, which waits for b"
+    );
+    let between = ["2 E LOCK.MACQUIRE 2 a e e WAIT 999", "2 E waits a e", "2 E waits e e"];
+    let last = [
+        "3 D LOCK.ACQUIRE e d WAIT 999", "3 D waits e d", "3 F holds e 9 f 99", "4 F LOCK.RELEASE e f",
+        "4 F ends e 9 f",
+    ];
+    assert_eq!(
+        run(&[&waits, &between, &last, &["1000 D < nil"], &later]),
+        NONE,
+        "it is behind E, which is behind C"
+    );
+}
+
+#[test]
 fn a_crash_leaves_nobody_waiting() {
     let lines = ["0 A holds k 1 a 100", "1 B LOCK.ACQUIRE k b WAIT 999", "1 B waits k b"];
     let ends = ["2 A ends k 1 a - flushed"];

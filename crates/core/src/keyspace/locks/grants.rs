@@ -75,7 +75,7 @@ pub(crate) fn attempt_several(
             found.truncate(any);
             let seen = view.changes.observed();
             let some = found.into_iter().map(|one| grant_one(view, keys, request, one)).collect();
-            view.changes.taken_at_once(seen);
+            view.changes.taken_at_once(seen, any < keys.len());
             Ok(Attempt::Granted(Grants::Some(some)))
         }
     }

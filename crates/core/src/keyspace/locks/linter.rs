@@ -84,7 +84,7 @@ impl Noting<'_> {
         }
         let until = event.lease_ms.map(|millis| self.now + millis);
         let lock = Held { key: view.key_hash(key), with: event.with, until };
-        if self.lint.taken(*client, lock, self.now) {
+        if event.with != 0 && self.lint.taken(*client, lock, self.now) {
             self.note(Rule::OppositeOrders, key, *client);
         }
     }

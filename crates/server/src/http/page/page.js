@@ -410,14 +410,18 @@ function showLock({ now, who, waiters, explain, history }) {
   say($("waiters-title"), waiters.length ? `Waiting, in order (${number(waiters.length)})` : "Nobody waits");
   const items = waiters.slice(0, WAITERS_SHOWN).map((waits) => {
     const who = waits.owner ?? (clientText(waits.client) || "a client");
-    const how = waits.how === "polling" ? "polls, " : "";
-    return make("li", "", [make("span", "who mono", who), make("span", "time", how + duration(waits.waited))]);
+    return make("li", "", [make("span", "who mono", who), make("span", "time", [...howText(waits), duration(waits.waited)].join(", "))]);
   });
   if (waiters.length > WAITERS_SHOWN) items.push(make("li", "more", `and ${number(waiters.length - WAITERS_SHOWN)} more`));
   $("detail-waiters").replaceChildren(...items);
   $("detail-explain").replaceChildren(...explain.map((sentence) => make("li", "", sentence)));
   showTimeline(holders, history, now);
   $("break").hidden = !sourceOf($("detail").lock).isAdmin || !holders.some((holder) => holder.token !== null);
+}
+
+/** How a client waits: it polls, or what the options ANY and PRIORITY of its request say. */
+function howText({ how, any, of, priority }) {
+  return [how === "polling" && "polls", any && `any ${any} of ${of}`, priority && `priority ${priority}`].filter(Boolean);
 }
 
 function facts(who, now) {
@@ -569,7 +573,7 @@ async function showContention() {
   $("view-contention").querySelector(".scrolls").hidden = !keys.length;
   $("contention-empty").hidden = keys.length > 0;
   $("graph").replaceChildren(...waits.map((wait) => make("li", "", [
-    make("b", "mono", wait.owner), " waits for ", make("span", "mono", wait["waits-for"]),
+    make("b", "mono", wait.owner), howText(wait).map((how) => `, ${how}`).join(""), " waits for ", make("span", "mono", wait["waits-for"]),
     wait["held-by"].length ? ", held by " : "", make("span", "mono", wait["held-by"].join(", ")),
   ])));
   $("graph-empty").hidden = waits.length > 0;
