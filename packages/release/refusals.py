@@ -6,6 +6,7 @@
 PROGRAM is a static one of this machine. Programs of other kinds are heads without bodies, made here.
 """
 
+import io
 import json
 import os
 import pathlib
@@ -197,6 +198,22 @@ class Contents(unittest.TestCase):
             archive.copy_documents(self.folder, "1.2.3")
         made = {file.relative_to(self.folder / "docs").as_posix() for file in (self.folder / "docs").rglob("*") if file.is_file()}
         self.assertEqual({f"docs/{name}" for name in made}, set(common.tracked("docs")))
+
+    def test_packages_of_sources_have_no_other_files_than_the_repository(self) -> None:
+        others = {wheel.CLIENT / "redlatch_client": ".py", golang.CLIENT: ".go", maven.CLIENT / "src/main/java": ".java"}
+        for folder, suffix in others.items():
+            file = self.enterContext(tempfile.NamedTemporaryFile(dir=folder, suffix=suffix))
+            others[folder] = pathlib.Path(file.name).name
+        python, go, java = others.values()
+        self.assertNotIn(python, [file.name for file in wheel.module_files(wheel.CLIENT / "redlatch_client")])
+        with zipfile.ZipFile(io.BytesIO(golang.module_zip(golang.CLIENT, "m@v1/", "module m\n", 0, "v1"))) as module:
+            names = module.namelist()
+        self.assertTrue({"m@v1/locks.go", "m@v1/LICENSE-MIT", "m@v1/examples/deploy.go"} <= set(names), names)
+        self.assertNotIn(f"m@v1/{go}", names)
+        self.assertFalse([name for name in names if name.startswith(("m@v1/tests/", "m@v1/gocronlocks/"))])
+        with zipfile.ZipFile(io.BytesIO(maven.sources_of(maven.CLIENT, 0))) as sources:
+            self.assertIn("META-INF/LICENSE-MIT", sources.namelist())
+            self.assertNotIn(java, sources.namelist())
 
 
 class Refusals(unittest.TestCase):
