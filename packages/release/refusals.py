@@ -319,7 +319,7 @@ class Refusals(unittest.TestCase):
     def test_a_project_with_a_place(self) -> None:
         """All that is made of the sources tells of it, and its pages link to it."""
         have(self, PLACE)
-        with unittest.mock.patch.dict(home.WRITTEN, clear=True):
+        with unittest.mock.patch.dict(home.WRITTEN, clear=True), unittest.mock.patch.object(home, "PAGES", ["SECURITY.md"]):
             home.check_publishable()
         self.out.mkdir()
         release = common.begin(self.out)
@@ -362,6 +362,17 @@ class Refusals(unittest.TestCase):
     def test_a_project_whose_files_say_another_place(self) -> None:
         have(self, PLACE)
         with self.assertRaisesRegex(Failure, "README.md does not name the repository"):
+            home.check_publishable()
+
+    def test_pages_that_say_that_nothing_is_published(self) -> None:
+        have(self, PLACE)
+        self.enterContext(unittest.mock.patch.dict(home.WRITTEN, clear=True))
+        pages = {f"page{number}.md": text for number, text in enumerate(["not published\nyet", "released yet", "is published"])}
+        for name, text in pages.items():
+            (self.folder / name).write_text(text)
+        self.enterContext(unittest.mock.patch.object(home, "ROOT", self.folder))
+        self.enterContext(unittest.mock.patch.object(home, "tracked", lambda *_names: list(pages)))
+        with self.assertRaisesRegex(Failure, "released yet: page0.md, page1.md$"):
             home.check_publishable()
 
     def test_a_lock_client_of_another_version(self) -> None:

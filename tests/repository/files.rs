@@ -299,8 +299,11 @@ fn go_modules(folder: &Path) -> Vec<PathBuf> {
 fn every_go_module_has_licences_that_its_zip_keeps() {
     let modules = go_modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("packages"));
     assert_eq!(modules.len(), 3, "{modules:?}");
-    for file in modules.iter().flat_map(|folder| ["LICENSE-APACHE", "LICENSE-MIT"].map(|name| folder.join(name))) {
-        let kind = std::fs::symlink_metadata(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    for file in
+        modules.iter().flat_map(|folder| ["LICENSE-APACHE", "LICENSE-MIT"].map(|name| folder.join(name)))
+    {
+        let kind =
+            std::fs::symlink_metadata(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert!(kind.is_file(), "{}: Go leaves out links", file.display());
         let root = read(&file.file_name().expect("a name").display().to_string());
         assert_eq!(std::fs::read_to_string(&file).expect("a text"), root, "{}", file.display());
