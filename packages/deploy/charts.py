@@ -129,9 +129,13 @@ def check_secrets(path: pathlib.Path) -> None:
     (server,) = [each for each in render(path, values) if each["kind"] == "StatefulSet"]
     env = {each["name"] for each in server["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert "REDLATCH_TLS_CA_CERT_FILE" in env and "REDLATCH_TLS_AUTH_CLIENTS" not in env and "REDLATCH_REQUIREPASS" in env
+    assert "REDLATCH_PROTECTED_MODE" not in env
+    # An ACL file may have no line for `default`, which then has no password.
     values["auth"] = {"secret": ""}
-    (server,) = [each for each in render(path, values) if each["kind"] == "StatefulSet"]
-    assert "REDLATCH_REQUIREPASS" not in str(server)
+    for more in [{}, {"cluster": {"etcd": ETCD}}]:
+        (pods,) = [each["spec"]["template"]["spec"] for each in render(path, values | more) if "template" in each["spec"]]
+        env = {each["name"]: each.get("value") for each in pods["containers"][0]["env"]}
+        assert env["REDLATCH_PROTECTED_MODE"] == "yes" and "REDLATCH_REQUIREPASS" not in env, env
 
 
 def check(path: pathlib.Path = CHART) -> None:

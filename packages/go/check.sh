@@ -22,7 +22,7 @@ proxy="$work/proxy/$module/@v"
 mkdir -p "$proxy"
 cp go.mod "$proxy/$version.mod"
 echo "{\"Version\":\"$version\"}" >"$proxy/$version.info"
-python3 - "$proxy/$version.zip" "$module@$version" go.mod README.md ./*.go ../../LICENSE-APACHE ../../LICENSE-MIT <<'END'
+python3 - "$proxy/$version.zip" "$module@$version" go.mod README.md ./*.go LICENSE-* <<'END'
 import os, sys, zipfile
 target, root, *files = sys.argv[1:]
 with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:

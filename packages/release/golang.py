@@ -9,15 +9,15 @@ import json
 import pathlib
 import tempfile
 
-from .archive import copy_licences, zip_of
-from .common import ROOT, Release, check_version
+from .archive import copy_file, zip_of
+from .common import ROOT, Release, check_version, tracked
 from .home import home
 
 CLIENT = ROOT / "packages/clients/go"
 LOCKS = "redlatch.dev/locks"
 # Modules by their folders. What `tests` of the client has is for the check alone.
 MODULES = {CLIENT: LOCKS, CLIENT / "gocronlocks": f"{LOCKS}/gocronlocks", ROOT / "packages/go": "redlatch.dev/redlatchtest"}
-PUBLISHED = ["*.go", "examples/*.go", "go.sum", "README.md"]
+PUBLISHED = ["*.go", "examples/*.go", "go.sum", "README.md", "LICENSE-*"]
 
 
 def pack_client(release: Release) -> list[pathlib.Path]:
@@ -63,12 +63,11 @@ def is_in_module(file: pathlib.Path, root: pathlib.Path) -> bool:
 def module_zip(root: pathlib.Path, prefix: str, manifest: str, seconds: int, version: str) -> bytes:
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent)
-        copy_licences(folder)
         (folder / "go.mod").write_text(manifest, encoding="utf-8")
-        for file in [file for pattern in PUBLISHED for file in root.glob(pattern) if is_in_module(file, root)]:
-            copy = folder / file.relative_to(root)
-            copy.parent.mkdir(exist_ok=True)
-            copy.write_bytes(file.read_bytes())
+        patterns = [f":(glob){root.relative_to(ROOT).as_posix()}/{pattern}" for pattern in PUBLISHED]
+        for file in [ROOT / name for name in tracked(*patterns)]:
+            if is_in_module(file, root):
+                copy_file(file, folder / file.relative_to(root))
         for readme in folder.glob("README.md"):
             readme.write_text(home().readme(root, version.removeprefix("v")), encoding="utf-8")
         return zip_of(folder, prefix, seconds)

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Collection
 
-from .common import ROOT, Failure
+from .common import ROOT, Failure, tracked
 
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 # Without what ends or starts something in the files that have it: YAML, JSON, TOML, XML, Markdown, shell, spec files, lists of
@@ -91,8 +91,13 @@ def home() -> Home:
 WRITTEN = {"README.md": "repository", "SECURITY.md": "security", ".github/CODEOWNERS": "maintainer"}
 
 
+# What pages say until there is a version in the registries.
+UNPUBLISHED = re.compile(r"(published|released)\s+yet")
+PAGES = ["*.md", "packages/deploy/chart/values.yaml"]
+
+
 def check_publishable() -> None:
-    """What is published tells where the project lives, and so do the files that have been written from the fields."""
+    """What is published tells where the project lives, and so do the files that have been written from the fields. No page denies it."""
     empty = [name for name in FORMS if not getattr(home(), name)]
     if empty:
         raise Failure(f"nothing can be published: {', '.join(empty)} in Cargo.toml must be set")
@@ -100,3 +105,6 @@ def check_publishable() -> None:
     for file, name in WRITTEN.items():
         if named.get(name, getattr(home(), name)) not in (ROOT / file).read_text(encoding="utf-8"):
             raise Failure(f"{file} does not name the {name} of Cargo.toml: UPDATE_README=1 cargo test --test suite readme writes it")
+    denying = [page for page in tracked(*PAGES) if UNPUBLISHED.search((ROOT / page).read_text(encoding="utf-8"))]
+    if denying:
+        raise Failure(f"pages say that nothing is published or released yet: {', '.join(denying)}")

@@ -5,12 +5,11 @@ What else Maven Central asks of a POM is that of the project; the signatures are
 """
 
 import pathlib
-import shutil
 import tempfile
 import xml.etree.ElementTree
 from xml.sax.saxutils import escape
 
-from .archive import copy_licences, copy_program, repacked, zip_of
+from .archive import copy_licences, copy_program, copy_tracked, repacked, zip_of
 from .common import ROOT, Release, check_version, output
 from .home import home
 from .program import Program
@@ -84,10 +83,14 @@ def pack_project(release: Release, project: pathlib.Path) -> list[pathlib.Path]:
         (documents,) = [file.parent for file in folder.rglob("apidocs/index.html")]
         copy_licences(documents / "META-INF")
         javadoc.write_bytes(zip_of(documents, "", release.seconds))
-    with tempfile.TemporaryDirectory() as parent:
-        folder = pathlib.Path(parent)
-        shutil.copytree(project / "src/main/java", folder, dirs_exist_ok=True)
-        copy_licences(folder / "META-INF")
-        sources.write_bytes(zip_of(folder, "", release.seconds))
+    sources.write_bytes(sources_of(project, release.seconds))
     copy.write_text(pom(project), encoding="utf-8")
     return [jar, sources, javadoc, copy]
+
+
+def sources_of(project: pathlib.Path, seconds: int) -> bytes:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent)
+        copy_tracked((project / "src/main/java").relative_to(ROOT).as_posix(), folder)
+        copy_licences(folder / "META-INF")
+        return zip_of(folder, "", seconds)

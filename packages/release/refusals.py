@@ -6,6 +6,7 @@
 PROGRAM is a static one of this machine. Programs of other kinds are heads without bodies, made here.
 """
 
+import io
 import json
 import os
 import pathlib
@@ -198,6 +199,22 @@ class Contents(unittest.TestCase):
         made = {file.relative_to(self.folder / "docs").as_posix() for file in (self.folder / "docs").rglob("*") if file.is_file()}
         self.assertEqual({f"docs/{name}" for name in made}, set(common.tracked("docs")))
 
+    def test_packages_of_sources_have_no_other_files_than_the_repository(self) -> None:
+        others = {wheel.CLIENT / "redlatch_client": ".py", golang.CLIENT: ".go", maven.CLIENT / "src/main/java": ".java"}
+        for folder, suffix in others.items():
+            file = self.enterContext(tempfile.NamedTemporaryFile(dir=folder, suffix=suffix))
+            others[folder] = pathlib.Path(file.name).name
+        python, go, java = others.values()
+        self.assertNotIn(python, [file.name for file in wheel.module_files(wheel.CLIENT / "redlatch_client")])
+        with zipfile.ZipFile(io.BytesIO(golang.module_zip(golang.CLIENT, "m@v1/", "module m\n", 0, "v1"))) as module:
+            names = module.namelist()
+        self.assertTrue({"m@v1/locks.go", "m@v1/LICENSE-MIT", "m@v1/examples/deploy.go"} <= set(names), names)
+        self.assertNotIn(f"m@v1/{go}", names)
+        self.assertFalse([name for name in names if name.startswith(("m@v1/tests/", "m@v1/gocronlocks/"))])
+        with zipfile.ZipFile(io.BytesIO(maven.sources_of(maven.CLIENT, 0))) as sources:
+            self.assertIn("META-INF/LICENSE-MIT", sources.namelist())
+            self.assertNotIn(java, sources.namelist())
+
 
 class Refusals(unittest.TestCase):
     """What the command says."""
@@ -302,7 +319,7 @@ class Refusals(unittest.TestCase):
     def test_a_project_with_a_place(self) -> None:
         """All that is made of the sources tells of it, and its pages link to it."""
         have(self, PLACE)
-        with unittest.mock.patch.dict(home.WRITTEN, clear=True):
+        with unittest.mock.patch.dict(home.WRITTEN, clear=True), unittest.mock.patch.object(home, "PAGES", ["SECURITY.md"]):
             home.check_publishable()
         self.out.mkdir()
         release = common.begin(self.out)
@@ -345,6 +362,17 @@ class Refusals(unittest.TestCase):
     def test_a_project_whose_files_say_another_place(self) -> None:
         have(self, PLACE)
         with self.assertRaisesRegex(Failure, "README.md does not name the repository"):
+            home.check_publishable()
+
+    def test_pages_that_say_that_nothing_is_published(self) -> None:
+        have(self, PLACE)
+        self.enterContext(unittest.mock.patch.dict(home.WRITTEN, clear=True))
+        pages = {f"page{number}.md": text for number, text in enumerate(["not published\nyet", "released yet", "is published"])}
+        for name, text in pages.items():
+            (self.folder / name).write_text(text)
+        self.enterContext(unittest.mock.patch.object(home, "ROOT", self.folder))
+        self.enterContext(unittest.mock.patch.object(home, "tracked", lambda *_names: list(pages)))
+        with self.assertRaisesRegex(Failure, "released yet: page0.md, page1.md$"):
             home.check_publishable()
 
     def test_a_lock_client_of_another_version(self) -> None:

@@ -89,7 +89,7 @@ def entry_points() -> str:
 
 
 def module_files(module: pathlib.Path = MODULE) -> list[pathlib.Path]:
-    return sorted(file for file in module.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return sorted(ROOT / file for file in tracked(module.relative_to(ROOT).as_posix()))
 
 
 def contents(release: Release, program: Program, papers: Papers) -> dict[str, bytes]:

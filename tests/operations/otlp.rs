@@ -305,6 +305,6 @@ fn a_system_without_certificate_authorities_is_named_as_the_cause() {
     let refused = command.env("SSL_CERT_FILE", "/dev/null").env_remove("SSL_CERT_DIR").output().unwrap();
     let said = crate::support::binary::refusal(&refused);
     let expected = "redlatch: otlp-endpoint 'https://127.0.0.1:4317': https takes certificate authorities, and this \
-                    system has none: mount /etc/ssl/certs, or name a file in SSL_CERT_FILE";
+                    system has none: mount a file with them, and name it in SSL_CERT_FILE";
     assert!(said.contains(expected) && !said.contains("must be"), "{said}");
 }

@@ -873,6 +873,9 @@ mod users {
         assert_eq!(outside(), "-NOAU");
         assert_eq!(line(&mut inside, "ACL SETUSER default nopass"), "+OK\r\n");
         assert_eq!(outside(), "-DENI");
+        // As the line `user default off` of an ACL file.
+        assert_eq!(line(&mut inside, "ACL SETUSER default reset"), "+OK\r\n");
+        assert_eq!(outside(), "-NOAU");
     }
 
     /// Sends a request and returns the first line of the reply.

@@ -1,7 +1,7 @@
 //! What a stranger finds first: the changelog, the guide for contributors, the workflow, the site. They say what is so.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::repository::tidy::{is_test, sources};
@@ -277,5 +277,35 @@ fn every_crate_has_licences_a_page_the_place_of_the_project_and_documents_of_all
         for file in ["LICENSE-APACHE", "LICENSE-MIT"] {
             assert_eq!(read(&format!("{folder}{file}")), read(file), "{folder}: {file}");
         }
+    }
+}
+
+/// The folders below this one that have a `go.mod` of a module that others import.
+fn go_modules(folder: &Path) -> Vec<PathBuf> {
+    let manifest = std::fs::read_to_string(folder.join("go.mod")).unwrap_or_default();
+    let is_imported = manifest.starts_with("module redlatch.dev/")
+        && !["tests", "examples"].iter().any(|name| folder.ends_with(name));
+    let mut modules: Vec<PathBuf> = is_imported.then(|| folder.to_owned()).into_iter().collect();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        if entry.file_type().expect("its type").is_dir() && entry.file_name() != "node_modules" {
+            modules.extend(go_modules(&entry.path()));
+        }
+    }
+    modules
+}
+
+#[test]
+fn every_go_module_has_licences_that_its_zip_keeps() {
+    let modules = go_modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("packages"));
+    assert_eq!(modules.len(), 3, "{modules:?}");
+    for file in
+        modules.iter().flat_map(|folder| ["LICENSE-APACHE", "LICENSE-MIT"].map(|name| folder.join(name)))
+    {
+        let kind =
+            std::fs::symlink_metadata(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(kind.is_file(), "{}: Go leaves out links", file.display());
+        let root = read(&file.file_name().expect("a name").display().to_string());
+        assert_eq!(std::fs::read_to_string(&file).expect("a text"), root, "{}", file.display());
     }
 }

@@ -51,7 +51,7 @@ const TEXT_CHARS_MAX: usize = 256;
 const NO_AUTHORITIES: &str = "no native certs found";
 /// What to do then.
 const MOUNT_AUTHORITIES: &str = "https takes certificate authorities, and this system has none: mount \
-    /etc/ssl/certs, or name a file in SSL_CERT_FILE";
+    a file with them, and name it in SSL_CERT_FILE";
 
 /// Sends spans until [`Exporter::end`].
 #[derive(Debug)]

@@ -69,6 +69,9 @@ securityContext:
     secretKeyRef: {name: {{ .Values.auth.secret | quote }}, key: {{ .Values.auth.key | quote }}}
 {{- else if not .Values.acl.secret }}
 {{- fail "auth.secret or acl.secret must name a secret: without both, anybody could log in" }}
+{{- else }}
+# Other pods are refused while the ACL file leaves `default` without a password. The image turns this off.
+- {name: REDLATCH_PROTECTED_MODE, value: "yes"}
 {{- end }}
 # Metrics and health. Probes and Prometheus name the address of the pod. /metrics asks for the password: Prometheus
 # sends it by basic_auth, without a username.
