@@ -119,13 +119,13 @@ fn a_server_that_could_not_be_read_for_a_while_is_said_to_be_so() {
     let url = scripted(|words| {
         Some(match words[0] {
             "SCAN" => keys(words, "string", &["lock:a"]),
-            "GETRANGE" if READ.fetch_add(1, Relaxed) == 1 => "no reply\r\n".to_owned(),
+            "GETRANGE" if READ.fetch_add(1, Relaxed) % 20 == 1 => "no reply\r\n".to_owned(),
             "GETRANGE" => bulk("me"),
             "PTTL" => ":3600000\r\n".to_owned(),
             _ => return None,
         })
     });
-    let has_both = |found: &Value| found["gaps"] == 1 && found["rounds"].as_u64() > Some(1);
+    let has_both = |found: &Value| found["gaps"].as_u64() > Some(0) && found["rounds"].as_u64() > Some(1);
     report_of(&url, &["--match", "lock:*"], has_both);
 }
 

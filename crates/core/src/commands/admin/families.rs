@@ -133,7 +133,7 @@ const FAMILIES: &[FamilyRow] = &[
         reasons.map(|(reason, is_so)| labeled("reason", reason, Value::Integer(u64::from(is_so)))).collect()
     }),
     gauge("beside_in_gap", "1 while `redlatch beside` cannot read all locks of the other server.", |seen| {
-        seen.shared.beside.iter().flat_map(|beside| one(u64::from(beside.is_in_gap.load(Relaxed)))).collect()
+        one(u64::from(seen.shared.beside.as_ref().is_some_and(|beside| beside.is_in_gap.load(Relaxed))))
     }),
     gauge("leads", "1 if this server leads, as one by itself does; 0: it is a standby of a cluster.", |_| {
         one(1)
