@@ -80,6 +80,11 @@ impl Shadow {
         wait_until(text, || self.ask("LOCK.WHO lock:a").contains(text));
     }
 
+    /// Waits until LOCK.WHO says that nobody holds `lock:a`.
+    fn wait_until_free(&self) {
+        wait_until("nobody holds it", || self.ask("LOCK.WHO lock:a") == "$-1\r\n");
+    }
+
     /// What stands behind this text in its first line, up to a comma.
     fn address(&self, scheme: &str) -> String {
         let (_, rest) = self.0.said.split_once(scheme).unwrap();
@@ -371,7 +376,7 @@ mod tracking {
         tell("MULTI\r\nDEL lock:a\r\nZADD lock:a 1800000000000 one\r\nPEXPIRE lock:a 3600000\r\nEXEC");
         shadow.wait_for_lock("$3\r\none\r\n");
         tell("DEL lock:a");
-        shadow.wait_for_lock("$-1\r\n");
+        shadow.wait_until_free();
         tell("LPUSH lock:list x");
         let history = shadow.ask("LOCK.HISTORY MATCH lock:a");
         assert_eq!(history.matches("$8\r\nreleased\r\n").count(), 4, "{history}");
@@ -697,7 +702,7 @@ mod asked {
         let shadow = Shadow::tracking(&format!("rediss://localhost:{port}"), &["--cacert", &ca]);
         shadow.wait_for_lock("$2\r\nme\r\n");
         told(&server.url(), "DEL lock:a");
-        shadow.wait_for_lock("$-1\r\n");
+        shadow.wait_until_free();
         assert_eq!(shadow.number("beside_gaps"), 0);
     }
 
