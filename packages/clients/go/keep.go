@@ -165,7 +165,7 @@ func (held *Held) keepSession(ctx context.Context) {
 		if beat > 0 {
 			err = held.listen(on, beat)
 		} else {
-			err = held.locks.extend(ctx, on, held, held.leaseNow(), held.budgetOfRenewal())
+			err = held.beat(ctx, on)
 			held.beatWithin(beatMax)
 		}
 		var refused *replyError
@@ -179,6 +179,23 @@ func (held *Held) keepSession(ctx context.Context) {
 			held.attach(ctx)
 		}
 	}
+}
+
+// beat asks on the connection of its session whether it is held. A hand-over that is under way says itself why it is lost.
+func (held *Held) beat(ctx context.Context, on session) error {
+	select {
+	case held.extending <- struct{}{}:
+		defer func() { <-held.extending }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	held.guard.Lock()
+	isOver := held.isOverNow()
+	held.guard.Unlock()
+	if isOver {
+		return nil
+	}
+	return held.locks.extend(ctx, on, held, held.leaseNow(), held.budgetOfRenewal())
 }
 
 func (held *Held) listen(on session, long time.Duration) error {
