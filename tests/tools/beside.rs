@@ -526,7 +526,7 @@ mod refused {
         assert_eq!(server.ask(&format!("ACL SETUSER reader on >secret {rights}")), "+OK\r\n");
         let login = ["--user", "reader", "--password-file", &password];
         let shadow = Shadow::tracking(&server.url(), &login);
-        shadow.wait_for_lock("me");
+        shadow.wait_for_lock("$2\r\nme\r\n");
         signal(&shadow.0.process, "TERM");
         let (_, log) = shadow.0.end_with_log();
         assert!(!log.contains("refuses a part"), "{log}");

@@ -189,10 +189,7 @@ func (held *Held) beat(ctx context.Context, on session) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	held.guard.Lock()
-	isOver := held.isOverNow()
-	held.guard.Unlock()
-	if isOver {
+	if held.whyOver() != nil {
 		return nil
 	}
 	return held.locks.extend(ctx, on, held, held.leaseNow(), held.budgetOfRenewal())

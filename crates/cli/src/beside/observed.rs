@@ -320,14 +320,11 @@ impl Observed {
     /// # Errors
     /// As [`Observed::scan`].
     pub(super) async fn has_changed_role(&mut self) -> Result<bool, Error> {
-        let role = self
-            .info("replication")
-            .await?
-            .into_iter()
-            .find_map(|(name, role)| (name == "role").then_some(role));
-        let before = self.role.clone();
-        self.role = role.or(self.role.take());
-        Ok(before.is_some_and(|before| self.role != Some(before)))
+        let replication = self.info("replication").await?;
+        let Some((_, role)) = replication.into_iter().find(|(name, _)| name == "role") else {
+            return Ok(false);
+        };
+        Ok(self.role.replace(role.clone()).is_some_and(|before| before != role))
     }
 
     /// Whether the server is a node of a cluster, as it said at the login.
